@@ -1,0 +1,38 @@
+"""The one place that reads the wall clock (house habit 12). Instants are integer milliseconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+Clock: TypeAlias = Callable[[], int]
+"""Returns the current instant in milliseconds since the epoch, UTC."""
+
+
+def system_clock() -> int:
+    """Return the wall clock's instant in milliseconds since the epoch, UTC."""
+    return time.time_ns() // 1_000_000
+
+
+def iso(instant_ms: int | None) -> str | None:
+    """Format an instant as RFC 3339 in UTC with milliseconds; None stays None."""
+    if instant_ms is None:
+        return None
+    moment = datetime.fromtimestamp(instant_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_iso(text: str) -> int | None:
+    """Read an RFC 3339 instant into milliseconds; None where the text is not one or has no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    try:
+        return int(moment.timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None

@@ -1,0 +1,184 @@
+"""The error tree. Every failure that leaves Emelex memory is a member of it.
+
+    EmelexError
+    ├── Invalid                 what the caller passed cannot be accepted; state as before            exit 1
+    │   ├── UsageError          a command line or configuration that cannot be understood             exit 2
+    │   ├── ReplayRequired      an append before the history was replayed
+    │   └── StaleReplay         the tail moved behind a lease; replay again
+    ├── NotFound                nothing under that name                                               exit 3
+    │   └── AmbiguousId         a prefix that fits several                                            exit 2
+    ├── Busy                    somebody holds it, until `held_until`                                 exit 4
+    │   └── SessionBusy
+    ├── StaleLease              the authority was lost: expired, taken over or released               exit 4
+    │   ├── StaleSessionLease
+    │   └── StaleJobLease
+    ├── NeedsAcceptance         unknown effects must be accepted explicitly                           exit 5
+    ├── Refused                 owner, mode, symlink, file system or schema is not to be trusted      exit 6
+    │   ├── WorkspaceMismatch
+    │   └── NewerSchema
+    ├── Corrupt                 stored state contradicts itself                                       exit 7
+    ├── Storage                 the disk or file system failed                                        exit 75
+    │   ├── StorageBusy         a lock was not had within its bounded wait
+    │   ├── StorageFull
+    │   └── StorageReadOnly
+    ├── Cancelled               asked to stop; nothing was counted                                    exit 130
+    └── JobFailure              one attempt at a job failed                                           exit 1
+        ├── RetryableFailure    may succeed another time
+        │   ├── EngineFailure       the engine, its model or its server failed
+        │   └── OutputRejected      the model's text did not pass its checks
+        └── PermanentFailure    cannot succeed by trying again
+            └── ModelUnusable       the model file or endpoint is missing, altered or unfit
+
+Facts are attributes, never only words in a message; `EXIT_CODES` maps the tree to the contract's exit codes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EmelexError(Exception):
+    """Base of the tree. `hint` is one sentence on what to do next, or None."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Invalid(EmelexError):
+    """What the caller passed cannot be accepted. Nothing was written."""
+
+
+class UsageError(Invalid):
+    """A command line or a configuration that cannot be understood."""
+
+    exit_code = 2
+
+
+class ReplayRequired(Invalid):
+    """A lease on a Session with history must replay it before its first append."""
+
+
+class StaleReplay(Invalid):
+    """The Session's tail advanced behind this lease's cursor: replay again."""
+
+
+class NotFound(EmelexError):
+    """Nothing is stored under that name."""
+
+    exit_code = 3
+
+
+class AmbiguousId(NotFound):
+    """An id prefix that fits more than one row. `candidates` are full ids."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, candidates: tuple[str, ...]) -> None:
+        super().__init__(message, hint="type more characters of the id")
+        self.candidates = candidates
+
+
+class Busy(EmelexError):
+    """Somebody holds it. `held_until` is milliseconds since the epoch, UTC."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, held_until: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.held_until = held_until
+
+
+class SessionBusy(Busy):
+    """A live lease holds the Session."""
+
+
+class StaleLease(EmelexError):
+    """The authority was lost: it expired, was taken over, or was released."""
+
+    exit_code = 4
+
+
+class StaleSessionLease(StaleLease):
+    """The Session lease no longer holds its Session."""
+
+
+class StaleJobLease(StaleLease):
+    """The worker's lease no longer holds its job."""
+
+
+class NeedsAcceptance(EmelexError):
+    """Tool calls with unknown effects must be accepted explicitly."""
+
+    exit_code = 5
+
+
+class Refused(EmelexError):
+    """Owner, mode, link, file system or identity is not what it must be."""
+
+    exit_code = 6
+
+
+class WorkspaceMismatch(Refused):
+    """The directory is not the one that the Session is bound to."""
+
+
+class NewerSchema(Refused):
+    """The database was written by a newer release, or by Emelex 1.x."""
+
+
+class Corrupt(EmelexError):
+    """Stored state contradicts itself. Nothing was repaired or shortened."""
+
+    exit_code = 7
+
+
+class Storage(EmelexError):
+    """The disk or the file system failed. The last committed state stands."""
+
+    exit_code = 75
+
+
+class StorageBusy(Storage):
+    """A lock was not had within its bounded wait."""
+
+
+class StorageFull(Storage):
+    """No space is left."""
+
+
+class StorageReadOnly(Storage):
+    """The database or its file system cannot be written."""
+
+
+class Cancelled(EmelexError):
+    """Asked to stop. Claims are released and nothing is counted."""
+
+    exit_code = 130
+
+
+class JobFailure(EmelexError):
+    """One attempt at a job failed."""
+
+
+class RetryableFailure(JobFailure):
+    """The attempt may succeed another time."""
+
+
+class EngineFailure(RetryableFailure):
+    """The engine, its model or its server failed while it ran."""
+
+
+class OutputRejected(RetryableFailure):
+    """The model's text did not pass its checks; nothing of it was applied."""
+
+
+class PermanentFailure(JobFailure):
+    """Trying again cannot help."""
+
+
+class ModelUnusable(PermanentFailure):
+    """The model file or endpoint is missing, altered or unfit for the work."""

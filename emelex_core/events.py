@@ -1,0 +1,186 @@
+"""Transcript events: what one append puts into a Session, and what replay gives back.
+
+The module owns these invariants:
+
+- An event's kind decides its role; `ROLES` is the one table, the schema's CHECK repeats it (behaviour 52).
+- Parts are typed. Unknown part types and unknown fields are refused on entry and are Corrupt when read back.
+- Only a user's and an assistant's own words are evidence for Knowledge (`EVIDENCE_KINDS`); a `context` event carries what
+  was put before the model without a person saying it: environment notes, hook text, another agent's own summary,
+  recalled Knowledge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Self, TypeAlias
+
+import msgspec
+
+from emelex_core import codec, limits
+from emelex_core.errors import Corrupt, Invalid
+
+
+class EventKind(StrEnum):
+    """What an event is. Spelled the same in SQL, JSON and prose."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    CONTEXT = "context"
+    SUMMARY = "summary"
+    AUDIT = "audit"
+    APPROVAL = "approval"
+    ERROR = "error"
+
+
+ROLES: Final[dict[EventKind, str]] = {
+    EventKind.USER: "user",
+    EventKind.ASSISTANT: "assistant",
+    EventKind.TOOL: "tool",
+    EventKind.CONTEXT: "user",
+    EventKind.SUMMARY: "user",
+    EventKind.AUDIT: "none",
+    EventKind.APPROVAL: "none",
+    EventKind.ERROR: "none",
+}
+"""The role under which a model sees each kind; `none` is never shown to a model (behaviour 51)."""
+
+EVIDENCE_KINDS: Final = frozenset({EventKind.USER, EventKind.ASSISTANT})
+
+
+class AssetRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A reference to media bytes in the asset store.
+
+    `sha256` is 64 lower-case hex digits, `kind` is image, audio or document, `media_type` is the sniffed MIME type, and
+    `size` is in bytes.
+    """
+
+    sha256: str
+    kind: str
+    media_type: str
+    size: int
+
+
+class TextPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="text"):
+    """Words of the event's own speaker."""
+
+    text: str
+
+
+class ReasoningPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reasoning"):
+    """A model's visible reasoning; kept, but never evidence and never replayed to a model."""
+
+    text: str
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tool_call"):
+    """A proposed tool call. `arguments` is the JSON object; text that was no object stands under the key `input`."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolResultPart(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tool_result", omit_defaults=True
+):
+    """A tool's answer. `status` is completed, unknown_effect or not_executed; `exit_code` is a process's, where known."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    exit_code: int | None = None
+    status: str = "completed"
+
+
+class MediaPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="media"):
+    """Media bytes that live in the asset store."""
+
+    ref: AssetRef
+
+
+Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    parts: tuple[Part, ...]
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event to append.
+
+    `label` names a special purpose in one word (`imported_summary`, `failed_turn`, …). `source_record` is the record id
+    in a foreign transcript, unique within the Session. `occurred_at` is the instant that the source states, in
+    milliseconds; it is shown to people and never orders anything.
+    """
+
+    kind: EventKind
+    parts: tuple[Part, ...]
+    label: str | None = None
+    source_record: str | None = None
+    occurred_at: int | None = None
+
+    @classmethod
+    def user(cls, text: str, *media: AssetRef) -> Self:
+        """A person's own words, with media that they attached."""
+        return cls(kind=EventKind.USER, parts=(TextPart(text=text), *(MediaPart(ref=ref) for ref in media)))
+
+    @classmethod
+    def assistant(cls, text: str, *calls: ToolCallPart) -> Self:
+        """A model's answer, with the tool calls that it proposes."""
+        words = (TextPart(text=text),) if text else ()
+        return cls(kind=EventKind.ASSISTANT, parts=(*words, *calls))
+
+    @classmethod
+    def tool(
+        cls,
+        call_id: str,
+        text: str,
+        *,
+        is_error: bool = False,
+        exit_code: int | None = None,
+        status: str = "completed",
+    ) -> Self:
+        """A tool's answer to one call."""
+        part = ToolResultPart(call_id=call_id, text=text, is_error=is_error, exit_code=exit_code, status=status)
+        return cls(kind=EventKind.TOOL, parts=(part,))
+
+    @classmethod
+    def context(cls, text: str, *, label: str) -> Self:
+        """Text that was put before the model without a person saying it."""
+        return cls(kind=EventKind.CONTEXT, parts=(TextPart(text=text),), label=label)
+
+    @classmethod
+    def audit(cls, text: str, *, label: str) -> Self:
+        """A note about the Session itself; no model sees it."""
+        return cls(kind=EventKind.AUDIT, parts=(TextPart(text=text),), label=label)
+
+    @property
+    def text(self) -> str:
+        """The speaker's own words: its text parts, joined by line breaks."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def media(self) -> tuple[AssetRef, ...]:
+        """The event's media in order."""
+        return tuple(part.ref for part in self.parts if isinstance(part, MediaPart))
+
+
+def encode_payload(event: Event, *, what: str = "event") -> bytes:
+    """Return the canonical bytes of an event's parts and label; raise Invalid for what the entry gate refuses."""
+    if not event.parts:
+        raise Invalid(f"{what}: it has no parts")
+    payload = msgspec.to_builtins(_Payload(parts=event.parts, label=event.label))
+    return codec.encode(payload, what=what, bytes_max=limits.EVENT_BYTES_MAX)
+
+
+def decode_payload(data: bytes, *, what: str) -> tuple[tuple[Part, ...], str | None]:
+    """Read parts and label back; anything that `encode_payload` could not have written is Corrupt, naming `what`."""
+    try:
+        payload = msgspec.json.decode(data, type=_Payload)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise Corrupt(f"{what}: its payload is not an event's: {error}") from None
+    return payload.parts, payload.label

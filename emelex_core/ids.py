@@ -1,0 +1,40 @@
+"""Identifiers.
+
+Sessions and jobs get random ids (UUIDv4), so that a prefix of eight characters tells them apart for people. Events and
+turns get time-ordered ids (UUIDv7), so that their index grows at one end. Order never comes from an id: sequences and
+row numbers carry it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from typing import Final
+
+PREFIX_CHARACTERS_MIN: Final = 8
+"""An id may be shortened to a unique prefix of this many characters or more (contract.md)."""
+
+_PREFIX = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}\Z")
+
+
+def random_id() -> str:
+    """Return a new UUIDv4 as 36 lower-case characters."""
+    return str(uuid.uuid4())
+
+
+def ordered_id() -> str:
+    """Return a new UUIDv7 (RFC 9562) as 36 lower-case characters."""
+    stamp = time.time_ns() // 1_000_000
+    noise = int.from_bytes(os.urandom(10), "big")
+    value = (stamp & 0xFFFF_FFFF_FFFF) << 80 | noise
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_prefix(text: str) -> bool:
+    """Whether the text can be an id or the beginning of one."""
+    return _PREFIX.fullmatch(text) is not None

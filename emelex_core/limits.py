@@ -1,0 +1,89 @@
+"""Every bound of the system, with its unit and its reason. Sources: the limits table of behaviours.md and measured.md.
+
+Names end in the unit, then `_max` or `_min`. The assertions at the end relate bounds that depend on each other; they run
+at import, so that an inconsistent edit cannot start.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# --- text and JSON -------------------------------------------------------------------------------------------------
+TITLE_BYTES_MAX: Final = 512
+MODEL_REFERENCE_BYTES_MAX: Final = 512
+JSON_DEPTH_MAX: Final = 64
+JSON_NODES_MAX: Final = 65_536
+DIAGNOSTIC_BYTES_MAX: Final = 4 * KIB
+"""A job's stored diagnostic; blank or longer is invalid (behaviour 134)."""
+
+# --- events and turns ----------------------------------------------------------------------------------------------
+EVENT_BYTES_MAX: Final = 4 * MIB
+TURN_BYTES_MAX: Final = 16 * MIB
+TURN_EVENTS_MAX: Final = 4_096
+REPLAY_EVENTS_MAX: Final = 100_000
+REPLAY_BYTES_MAX: Final = 64 * MIB
+REPLAY_MEDIA_BYTES_MAX: Final = 256 * MIB
+
+# --- pages: item bounds are per request, payload bounds keep one page in memory -------------------------------------
+PAGE_BYTES_MAX: Final = 16 * MIB
+"""Payload of one page; the first row is always returned, whatever its size."""
+PAGE_SESSIONS_MAX: Final = 500
+PAGE_EVENTS_MAX: Final = 100
+PAGE_KNOWLEDGE_MAX: Final = 100
+PAGE_FAILURES_MAX: Final = 500
+PAGE_JOBS_MAX: Final = 500
+
+# --- leases --------------------------------------------------------------------------------------------------------
+LEASE_MS: Final = 5 * 60 * 1000
+"""Session and worker leases. Owner death is noticed earlier, by the kernel lock (behaviour 181)."""
+RENEW_EVERY_MS: Final = 60 * 1000
+BUSY_WAIT_MS: Final = 5_000
+BUSY_WAIT_DROP_MS: Final = 0
+"""A lease that is merely dropped never waits for a lock (behaviour 27)."""
+
+# --- the queue -----------------------------------------------------------------------------------------------------
+FAILURES_TERMINAL: Final = 3
+BACKOFF_FIRST_MS: Final = 30 * 1000
+BACKOFF_MAX_MS: Final = 5 * 60 * 1000
+EXPIRED_PER_CLAIM_MAX: Final = 128
+"""How many expired claims one claim call recovers, so that its cost stays bounded."""
+
+# --- compaction (seed, "Compaction and distillation") ----------------------------------------------------------------
+COMPACTION_TRIGGER_PERCENT: Final = 80
+COMPACTION_TARGET_PERCENT: Final = 50
+COMPACTION_KEEP_TURNS: Final = 4
+COMPACTION_KEEP_TURNS_MAX: Final = 64
+
+# --- Knowledge -----------------------------------------------------------------------------------------------------
+CANDIDATES_MAX: Final = 128
+KNOWLEDGE_KEY_BYTES_MAX: Final = 256
+KNOWLEDGE_CONTENT_BYTES_MAX: Final = 1 * MIB
+KNOWLEDGE_VERSION_MAX: Final = 2**32 - 1
+EVIDENCE_QUOTE_BYTES_MAX: Final = 4 * KIB
+
+# --- workers -------------------------------------------------------------------------------------------------------
+OUTPUT_TOKENS_MAX: Final = 1_024
+WINDOW_BYTES_MAX: Final = 16 * MIB
+"""Source text of one window of a fold, beside its token budget."""
+
+# --- assets --------------------------------------------------------------------------------------------------------
+ASSET_BYTES_MAX: Final = 128 * MIB
+ASSETS_PER_EVENT_MAX: Final = 1_024
+IO_BUFFER_BYTES: Final = 64 * KIB
+TEMPORARY_NAME_ATTEMPTS_MAX: Final = 32
+
+# --- import: foreign files are hostile until read --------------------------------------------------------------------
+IMPORT_LINE_BYTES_MAX: Final = 64 * MIB
+"""One transcript line; images inside reached about 1 MB in real files."""
+IMPORT_BATCH_BYTES_MAX: Final = 4 * MIB
+"""Turns are committed together up to this payload, so that one fsync carries several."""
+
+assert EVENT_BYTES_MAX <= TURN_BYTES_MAX <= PAGE_BYTES_MAX, "a turn must fit a page"
+assert RENEW_EVERY_MS * 3 < LEASE_MS, "a lease must survive two missed renewals"
+assert BACKOFF_FIRST_MS <= BACKOFF_MAX_MS
+assert COMPACTION_TARGET_PERCENT < COMPACTION_TRIGGER_PERCENT
+assert 1 <= COMPACTION_KEEP_TURNS <= COMPACTION_KEEP_TURNS_MAX
+assert EVENT_BYTES_MAX < IMPORT_LINE_BYTES_MAX
