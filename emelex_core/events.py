@@ -106,6 +106,7 @@ Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | Med
 class _Payload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     parts: tuple[Part, ...]
     label: str | None = None
+    provenance: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,8 @@ class Event:
 
     `label` names a special purpose in one word (`imported_summary`, `failed_turn`, …). `source_record` is the record id
     in a foreign transcript, unique within the Session. `occurred_at` is the instant that the source states, in
-    milliseconds; it is shown to people and never orders anything.
+    milliseconds; it is shown to people and never orders anything. `provenance` belongs to Summaries: which source they
+    replace and what made them.
     """
 
     kind: EventKind
@@ -122,6 +124,7 @@ class Event:
     label: str | None = None
     source_record: str | None = None
     occurred_at: int | None = None
+    provenance: dict[str, Any] | None = None
 
     @classmethod
     def user(cls, text: str, *media: AssetRef) -> Self:
@@ -173,14 +176,23 @@ def encode_payload(event: Event, *, what: str = "event") -> bytes:
     """Return the canonical bytes of an event's parts and label; raise Invalid for what the entry gate refuses."""
     if not event.parts:
         raise Invalid(f"{what}: it has no parts")
-    payload = msgspec.to_builtins(_Payload(parts=event.parts, label=event.label))
+    payload = msgspec.to_builtins(_Payload(parts=event.parts, label=event.label, provenance=event.provenance))
     return codec.encode(payload, what=what, bytes_max=limits.EVENT_BYTES_MAX)
 
 
-def decode_payload(data: bytes, *, what: str) -> tuple[tuple[Part, ...], str | None]:
-    """Read parts and label back; anything that `encode_payload` could not have written is Corrupt, naming `what`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What an event's stored payload holds."""
+
+    parts: tuple[Part, ...]
+    label: str | None
+    provenance: dict[str, Any] | None
+
+
+def decode_payload(data: bytes, *, what: str) -> Payload:
+    """Read a payload back; anything that `encode_payload` could not have written is Corrupt, naming `what`."""
     try:
-        payload = msgspec.json.decode(data, type=_Payload)
+        stored = msgspec.json.decode(data, type=_Payload)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise Corrupt(f"{what}: its payload is not an event's: {error}") from None
-    return payload.parts, payload.label
+    return Payload(parts=stored.parts, label=stored.label, provenance=stored.provenance)

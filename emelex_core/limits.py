@@ -80,10 +80,22 @@ IMPORT_LINE_BYTES_MAX: Final = 64 * MIB
 """One transcript line; images inside reached about 1 MB in real files."""
 IMPORT_BATCH_BYTES_MAX: Final = 4 * MIB
 """Turns are committed together up to this payload, so that one fsync carries several."""
+IMPORT_FILE_BYTES_MAX: Final = 16 * 1024 * MIB
+"""One transcript, unpacked. It stops a decompression bomb; real files end below 1 GiB."""
+IMPORT_NESTING_MAX: Final = 128
+"""JSON nested deeper than this is replaced by a labelled text before it is parsed."""
+IMPORT_RECENT_RECORDS_MAX: Final = 16_384
+"""How many record ids one generation of a reader's window remembers; two generations live at a time."""
+IMPORT_TEXT_BYTES_MAX: Final = EVENT_BYTES_MAX - 64 * KIB
+"""One text of an imported event as JSON; the rest of the event needs the difference."""
+IMPORT_ARGUMENT_NODES_MAX: Final = 16_384
+"""JSON values in one imported call's arguments; more are kept as JSON text. Several calls share one event."""
 
 assert EVENT_BYTES_MAX <= TURN_BYTES_MAX <= PAGE_BYTES_MAX, "a turn must fit a page"
 assert RENEW_EVERY_MS * 3 < LEASE_MS, "a lease must survive two missed renewals"
 assert BACKOFF_FIRST_MS <= BACKOFF_MAX_MS
 assert COMPACTION_TARGET_PERCENT < COMPACTION_TRIGGER_PERCENT
 assert 1 <= COMPACTION_KEEP_TURNS <= COMPACTION_KEEP_TURNS_MAX
-assert EVENT_BYTES_MAX < IMPORT_LINE_BYTES_MAX
+assert EVENT_BYTES_MAX < IMPORT_LINE_BYTES_MAX < IMPORT_FILE_BYTES_MAX
+assert 2 * IMPORT_ARGUMENT_NODES_MAX < JSON_NODES_MAX
+assert JSON_DEPTH_MAX < IMPORT_NESTING_MAX

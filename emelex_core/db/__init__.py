@@ -1,1 +1,1 @@
-"""TODO-docstring"""
+"""The database: one file, one connection recipe, two openers of transactions."""

@@ -1,1 +1,1 @@
-"""TODO-docstring"""
+"""Workspace Knowledge: versioned entries, each resting on quoted evidence."""

@@ -1,1 +1,1 @@
-"""TODO-docstring"""
+"""Sessions: rows, leases, appended turns, pages and replay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from emelex_core.events import AssetRef, EventKind, MediaPart, Part, TextPart
 
@@ -30,6 +31,7 @@ class StoredEvent:
     created_at: int
     payload_bytes: int
     chain: bytes
+    provenance: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:

@@ -1,0 +1,163 @@
+"""The connection recipe: one small function a setting, applied in order, then read back (house habit 6).
+
+Sources: SQLite's documentation of each pragma, the seed's list, and measured.md for the order that works here. The
+invariants that the module owns:
+
+- Never SQLITE_OPEN_CREATE: we make the file ourselves with mode 0600, so that -wal and -shm inherit it.
+- NOFOLLOW always; the caller resolves the Home once and opens the resolved path.
+- Waiting for a lock is bounded, by a deadline that each transaction sets.
+- A connection that crossed a fork is refused before SQLite sees it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from emelex_core import limits
+from emelex_core.db.translate import translate
+from emelex_core.errors import EmelexError, Refused, Storage
+
+_WAL_LIMIT_BYTES: Final = 64 * limits.MIB
+_CHECKPOINT_PAGES: Final = 2_000
+_SLEEP_SECONDS: Final = (0.0005, 0.0015)
+"""A busy handler that sleeps this long between looks noticed a freed lock within 0.9 ms; `busy_timeout` took 30 ms."""
+
+
+class Connection:
+    """One SQLite connection with its recipe applied. Not for two threads at once."""
+
+    def __init__(self, path: Path, *, read_only: bool, guard: Callable[[apsw.Connection], None]) -> None:
+        """Open an existing database; `guard` looks at it before the first pragma that could write.
+
+        Raises: members of the error tree, as `translate` maps them and as `guard` raises them.
+        """
+        self.path = path
+        self.read_only = read_only
+        self._owner_process = os.getpid()
+        self._deadline = 0.0
+        self._moved = ctypes.c_int(0)
+        try:
+            self.raw = _open(path, read_only=read_only)
+            try:
+                self.raw.set_busy_handler(self._wait)
+                self.wait_at_most(limits.BUSY_WAIT_MS)
+                guard(self.raw)
+                _apply_recipe(self.raw, read_only=read_only)
+            except BaseException:
+                self.raw.close()
+                raise
+        except apsw.Error as error:
+            raise translate(error, path) from error
+
+    def wait_at_most(self, milliseconds: int) -> None:
+        """Bound the next waits for a lock to this long from now."""
+        self._deadline = time.monotonic() + milliseconds / 1000
+
+    def check_process(self) -> None:
+        """Raise Storage in a process that inherited this connection by fork; SQLite forbids its use there."""
+        if os.getpid() != self._owner_process:
+            raise Storage("this database connection was opened before a fork; open the store again in the child")
+
+    def has_moved(self) -> bool:
+        """Whether the file under this connection was deleted, renamed or replaced (SQLITE_FCNTL_HAS_MOVED, 2–4 µs)."""
+        self.raw.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(self._moved))
+        return self._moved.value != 0
+
+    def close(self) -> None:
+        """Close; a second call does nothing, and a forked child leaves the parent's connection alone."""
+        if os.getpid() == self._owner_process:
+            self.raw.close()
+
+    def _wait(self, attempt: int) -> bool:
+        del attempt
+        if time.monotonic() >= self._deadline:
+            return False
+        time.sleep(random.uniform(*_SLEEP_SECONDS))  # noqa: S311 - jitter, not a secret
+        return True
+
+
+def _open(path: Path, *, read_only: bool) -> apsw.Connection:
+    if not read_only:
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW
+    if _can_make_shared_memory(path):
+        return apsw.Connection(str(path), flags=flags)
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise Storage(f"{path} cannot be read here: its -wal file holds changes and the directory is read-only")
+    # Nothing can change on a medium that we cannot write and that has no WAL; SQLite needs to be told.
+    uri = f"file:{_escape(str(path))}?immutable=1"
+    return apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+
+
+def _can_make_shared_memory(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) or path.with_name(path.name + "-shm").exists()
+
+
+def _escape(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _apply_recipe(raw: apsw.Connection, *, read_only: bool) -> None:
+    """Apply every setting in the order that works, then read each back. Raises: Refused naming what did not hold."""
+    if not read_only:
+        _expect(raw, "synchronous", "EXTRA", 3)
+        _use_wal(raw)
+        _set(raw, "journal_size_limit", _WAL_LIMIT_BYTES)
+        _set(raw, "wal_autocheckpoint", _CHECKPOINT_PAGES)
+        if sys.platform == "darwin":
+            _expect(raw, "fullfsync", "ON", 1)
+            _expect(raw, "checkpoint_fullfsync", "ON", 1)
+    _expect(raw, "foreign_keys", "ON", 1)
+    _expect(raw, "temp_store", "MEMORY", 2)
+    _expect(raw, "trusted_schema", "OFF", 0)
+    _configure(raw, apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    _configure(raw, apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    _configure(raw, apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+
+
+def _use_wal(raw: apsw.Connection) -> None:
+    """Write-ahead log, so that readers never block the writer; a network file system answers otherwise."""
+    mode = raw.pragma("journal_mode", "wal")
+    if mode != "wal":
+        raise Refused(
+            f"the file system cannot keep a write-ahead log (journal mode stays {mode!r})", hint="use a local one"
+        )
+
+
+def _expect(raw: apsw.Connection, name: str, value: str, reads_as: int) -> None:
+    raw.pragma(name, value)
+    found = raw.pragma(name)
+    if found != reads_as:
+        raise Storage(f"SQLite did not accept PRAGMA {name} = {value}: it reads {found!r}")
+
+
+def _set(raw: apsw.Connection, name: str, value: int) -> None:
+    raw.pragma(name, value)
+    found = raw.pragma(name)
+    if found != value:
+        raise Storage(f"SQLite did not accept PRAGMA {name} = {value}: it reads {found!r}")
+
+
+def _configure(raw: apsw.Connection, option: int, value: int) -> None:
+    if raw.config(option, value) != value:
+        raise Storage(f"SQLite did not accept database option {option} = {value}")
+
+
+def connect(path: Path, *, read_only: bool, guard: Callable[[apsw.Connection], None]) -> Connection:
+    """Open a connection; a failure leaves nothing open. Raises: members of the error tree."""
+    try:
+        return Connection(path, read_only=read_only, guard=guard)
+    except EmelexError:
+        raise
+    except OSError as error:
+        raise Storage(f"cannot open {path}: {error.strerror}") from error

@@ -1,0 +1,185 @@
+"""The two openers of transactions: `read()` and `write()` (house habit 5).
+
+The module owns these invariants:
+
+- A write begins IMMEDIATE, so that it never meets BUSY_SNAPSHOT half way.
+- Before COMMIT the file is still the one that was opened; writes into a deleted or replaced file succeed silently in SQLite.
+- Nesting raises. The first error survives the rollback.
+- One thread at a time uses a Database's connection; a second thread that works at length opens its own (`sibling`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import apsw
+
+from emelex_core import limits
+from emelex_core.db import schema
+from emelex_core.db.connection import Connection, connect
+from emelex_core.db.translate import translate
+from emelex_core.errors import EmelexError, Storage, StorageReadOnly
+from emelex_core.owners import Owners
+
+Value: TypeAlias = None | int | float | str | bytes
+Row: TypeAlias = tuple[Value, ...]
+
+
+class Transaction:
+    """An open transaction; it lives as long as its `with` block."""
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        self._raw = raw
+
+    def all(self, statement: str, parameters: Mapping[str, Value] | None = None) -> list[Row]:
+        """Run a statement and return all its rows."""
+        return list(self._raw.execute(statement, parameters or {}))
+
+    def one(self, statement: str, parameters: Mapping[str, Value] | None = None) -> Row | None:
+        """Run a statement and return its first row, or None."""
+        for row in self._raw.execute(statement, parameters or {}):
+            return row
+        return None
+
+    def iterate(self, statement: str, parameters: Mapping[str, Value] | None = None) -> Iterator[Row]:
+        """Run a statement and yield its rows as SQLite finds them."""
+        return iter(self._raw.execute(statement, parameters or {}))
+
+    def run(self, statement: str, parameters: Mapping[str, Value] | None = None) -> int:
+        """Run a statement for its effect and return how many rows it changed."""
+        self._raw.execute(statement, parameters or {})
+        return self._raw.changes()
+
+    def run_many(self, statement: str, rows: Iterable[Mapping[str, Value]]) -> None:
+        """Run a statement once a parameter set."""
+        self._raw.executemany(statement, rows)
+
+
+class Database:
+    """One open database file. Use `read()` and `write()`; there is no other way to it."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, owners: Owners | None = None) -> None:
+        """Open an existing, current database. Raises: Refused, NewerSchema, Corrupt, Storage."""
+        self.path = path
+        self.read_only = read_only
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+        self.owners = Owners(path) if owners is None else owners
+        self._connection = connect(path, read_only=read_only, guard=schema.require_current)
+        self._connection.raw.create_scalar_function("owner_alive", self._owner_alive, 1)
+
+    def sibling(self) -> Database:
+        """Open another connection to the same file and the same owner, for a thread of its own."""
+        return Database(self.path, read_only=self.read_only, owners=self.owners)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A consistent view. Keep it short: a held view keeps the write-ahead log from shrinking."""
+        with self._exclusive(), self._span("BEGIN", limits.BUSY_WAIT_MS) as transaction:
+            yield transaction
+            self._connection.raw.execute("COMMIT")
+
+    @contextmanager
+    def write(self, *, wait_ms: int = limits.BUSY_WAIT_MS) -> Iterator[Transaction]:
+        """One atomic change. `wait_ms` bounds the wait for the write lock.
+
+        Raises: StorageBusy, StorageFull, StorageReadOnly, Storage; and whatever the block raises, after a rollback.
+        """
+        if self.read_only:
+            raise StorageReadOnly(f"{self.path} was opened for reading only")
+        with self._exclusive(), self._span("BEGIN IMMEDIATE", wait_ms) as transaction:
+            if self._connection.has_moved():
+                raise self._moved()
+            yield transaction
+            if self._connection.has_moved():
+                raise self._moved()
+            self._connection.raw.execute("COMMIT")
+
+    def try_write(self, statement: str, parameters: Mapping[str, Value]) -> bool:
+        """Run one statement if that takes no waiting at all; return whether it was done. For destructors: never raises.
+
+        Gives up when this thread is inside a transaction, when another uses the connection, or when the file is locked.
+        """
+        if self._holder == threading.get_ident() or not self._lock.acquire(blocking=False):
+            return False
+        self._holder = threading.get_ident()
+        try:
+            with self._span("BEGIN IMMEDIATE", limits.BUSY_WAIT_DROP_MS) as transaction:
+                transaction.run(statement, parameters)
+                self._connection.raw.execute("COMMIT")
+        except (EmelexError, RuntimeError):
+            return False
+        else:
+            return True
+        finally:
+            self._holder = None
+            self._lock.release()
+
+    def pragma(self, name: str) -> Value:
+        """Read one pragma, for status and tests."""
+        with self._exclusive():
+            value: Value = self._connection.raw.pragma(name)
+            return value
+
+    @property
+    def sqlite_version(self) -> str:
+        """The version of the SQLite library that runs."""
+        return apsw.sqlite_lib_version()
+
+    def close(self) -> None:
+        """Close the connection; a second call does nothing. The owner's byte is its store's to give back."""
+        self._connection.close()
+
+    def _owner_alive(self, slot: int) -> bool:
+        """The SQL function `owner_alive`: a claim asks it in the statement that takes a lease over."""
+        return self.owners.alive(slot)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        me = threading.get_ident()
+        if self._holder == me:
+            raise RuntimeError("transactions do not nest: finish the open one first")
+        with self._lock:
+            self._holder = me
+            try:
+                yield
+            finally:
+                self._holder = None
+
+    @contextmanager
+    def _span(self, begin: str, wait_ms: int) -> Iterator[Transaction]:
+        connection = self._connection
+        connection.check_process()
+        try:
+            connection.wait_at_most(wait_ms)
+            connection.raw.execute(begin)
+            try:
+                connection.wait_at_most(limits.BUSY_WAIT_MS)
+                yield Transaction(connection.raw)
+            except BaseException:
+                self._roll_back()
+                raise
+        except apsw.ConnectionClosedError:
+            raise Storage(f"{self.path} is closed") from None
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def _roll_back(self) -> None:
+        """Roll back so that the first error survives; a failed COMMIT can leave the transaction open."""
+        raw = self._connection.raw
+        try:
+            if raw.in_transaction:
+                raw.execute("ROLLBACK")
+        except apsw.Error:
+            # The connection is beyond use; the error that led here is the one to tell.
+            raw.close()
+
+    def _moved(self) -> EmelexError:
+        return Storage(
+            f"{self.path} was deleted, renamed or replaced while it was open; nothing was written",
+            hint="put the file back, or start the program again",
+        )

@@ -1,0 +1,32 @@
+"""What every engine checks of a request before any inference."""
+
+from __future__ import annotations
+
+import math
+
+from emelex_core import codec
+from emelex_core.engine.ports import Request
+from emelex_core.errors import Invalid, PermanentFailure
+
+
+def check_request(request: Request) -> None:
+    """Raise Invalid for a request that no engine can run: no message, no bound, an empty stop text, no real number."""
+    if not request.messages:
+        raise Invalid("a request needs at least one message")
+    if request.output_tokens_max < 1:
+        raise Invalid(f"a bound of {request.output_tokens_max} output tokens; at least one is needed")
+    temperature = request.sampling.temperature
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise Invalid(f"a temperature of {temperature} is not a finite number from 0 up")
+    for stop in request.stop:
+        if not codec.check_text(stop, what="stop text"):
+            raise Invalid("an empty stop text would stop every generation at once")
+
+
+def check_fits(*, prompt_tokens: int, output_tokens_max: int, context_tokens: int) -> None:
+    """Raise PermanentFailure when a prompt and its bound exceed the context (behaviour 165)."""
+    if prompt_tokens + output_tokens_max > context_tokens:
+        raise PermanentFailure(
+            f"a prompt of {prompt_tokens} tokens and a bound of {output_tokens_max} exceed "
+            f"the model's context of {context_tokens} tokens"
+        )

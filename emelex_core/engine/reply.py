@@ -1,0 +1,163 @@
+"""What a chat server sent, checked. Servers are foreign: a field is taken only in the shape that the protocol gives it.
+
+A reply that is not the protocol is an EngineFailure, because servers behind gateways send odd things for a while and
+recover; a refusal that repeating cannot change is permanent. A server's own words never enter a message: they may
+repeat the prompt or the key. Its short error codes do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from emelex_core import codec, limits
+from emelex_core.codec import Json
+from emelex_core.engine.ports import FinishReason
+from emelex_core.errors import EngineFailure, Invalid, JobFailure, ModelUnusable, PermanentFailure
+
+REPLY_BYTES_MAX: Final = 4 * limits.MIB
+"""More than any bound on output tokens can fill."""
+
+_FINISH: Final = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+}
+_RETRYABLE: Final = frozenset({408, 409, 425, 429})
+_UNUSABLE: Final = frozenset({401, 403, 404, 405})
+_CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: Any = None
+    error: Any = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    completion_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class _Rendered(msgspec.Struct):
+    prompt: str
+
+
+class _Tokenized(msgspec.Struct):
+    tokens: list[Any]
+
+
+class _Refusal(msgspec.Struct):
+    error: Any = None
+
+
+class _Error(msgspec.Struct):
+    type: Any = None
+    code: Any = None
+
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One chat completion. Token counts are the server's own, None where it gives none."""
+
+    text: str
+    finish_reason: FinishReason
+    prompt_tokens: int | None
+    output_tokens: int | None
+
+
+def completion(data: bytes) -> Completion:
+    """Read a chat completion.
+
+    Raises: EngineFailure for anything that is not one, a finish reason that is not the protocol's included.
+    """
+    reply = _read(data, _Reply)
+    if reply.error is not None:
+        raise EngineFailure(f"the server answered with an error{_codes(reply.error)}")
+    if not reply.choices:
+        raise EngineFailure("the server's reply holds no message")
+    choice = reply.choices[0]
+    reason = _FINISH.get(choice.finish_reason or "")
+    if choice.message.tool_calls or choice.message.function_call:
+        reason = FinishReason.TOOL_CALLS
+    if reason is None:
+        raise EngineFailure("the server's reply does not say that the generation finished")
+    usage = _usage(reply.usage)
+    return Completion(
+        text=choice.message.content or "",
+        finish_reason=reason,
+        prompt_tokens=usage.prompt_tokens,
+        output_tokens=usage.completion_tokens,
+    )
+
+
+def rendered_prompt(data: bytes) -> str:
+    """Read llama.cpp's answer to `/apply-template`. Raises: EngineFailure."""
+    return _read(data, _Rendered).prompt
+
+
+def token_count(data: bytes) -> int:
+    """Read llama.cpp's answer to `/tokenize`: how many tokens it lists. Raises: EngineFailure."""
+    return len(_read(data, _Tokenized).tokens)
+
+
+def refusal(status: int, data: bytes, *, where: str) -> JobFailure:
+    """Return the failure that an HTTP status other than 200 is. `where` names endpoint and address."""
+    try:
+        codes = _codes(_read(data, _Refusal).error)
+    except EngineFailure:
+        codes = ""
+    words = f"{where} answered {status}{codes}"
+    if status >= 500 or status in _RETRYABLE:
+        return EngineFailure(words)
+    if status in _UNUSABLE or 300 <= status < 400:
+        return ModelUnusable(words, hint="check base_url, model and api_key_env of the endpoint")
+    if status >= 400:
+        return PermanentFailure(words, hint="check the endpoint's model and context_tokens against the server's")
+    return EngineFailure(words)
+
+
+def _read(data: bytes, shape: type[Shape]) -> Shape:
+    """Parse strictly, then check the fields that matter; unknown ones are let be, as the protocol grows."""
+    try:
+        return msgspec.convert(codec.parse_strict(data, what="the server's reply", bytes_max=REPLY_BYTES_MAX), shape)
+    except Invalid as error:
+        raise EngineFailure(error.message) from None
+    except msgspec.ValidationError as error:
+        raise EngineFailure(f"the server's reply is not the protocol's: {error}") from None
+
+
+def _usage(found: Json) -> _Usage:
+    """Return the server's counts. They are only reported, so odd ones are none rather than a failure."""
+    try:
+        return msgspec.convert(found, _Usage)
+    except msgspec.ValidationError:
+        return _Usage()
+
+
+def _codes(error: Json) -> str:
+    """Return the short codes of an error object, such as `invalid_request_error`, in brackets; empty without any."""
+    try:
+        found = msgspec.convert(error, _Error)
+    except msgspec.ValidationError:
+        return ""
+    codes = [code for code in (found.type, found.code) if isinstance(code, str) and _CODE.match(code)]
+    return f" ({', '.join(codes)})" if codes else ""

@@ -1,0 +1,158 @@
+"""Emelex Home: where it is, and whether it can be trusted (contract, "Home, workspace, configuration").
+
+The module owns these invariants:
+
+- Looking is not creating: `locate` touches nothing, `create` makes the directories with their final mode.
+- A Home is used through its real path, so that a linked Home works and a link below it does not.
+- Every directory on the way down from the Home is ours, a real directory, and not writable by group or others.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from emelex_core.errors import Invalid, Refused, Storage
+
+PRIVATE_DIRECTORY: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The places below one Home. All paths are absolute."""
+
+    root: Path
+
+    @property
+    def memory(self) -> Path:
+        """The directory of the database."""
+        return self.root / "memory"
+
+    @property
+    def database(self) -> Path:
+        """The database file."""
+        return self.memory / "emelex.sqlite3"
+
+    @property
+    def models(self) -> Path:
+        """Installed and derived models."""
+        return self.root / "models"
+
+    @property
+    def config(self) -> Path:
+        """The user's configuration file."""
+        return self.root / "config.toml"
+
+
+def locate(explicit: str | os.PathLike[str] | None = None) -> Home:
+    """Find the Home without touching it: the explicit path, else EMELEX_HOME, else `~/.emelex`.
+
+    An empty EMELEX_HOME or HOME counts as unset; without HOME the password database is asked.
+    Raises: Invalid when no absolute place can be found.
+    """
+    chosen = os.fspath(explicit) if explicit is not None else os.environ.get("EMELEX_HOME", "")
+    if explicit is not None and not chosen:
+        raise Invalid("the Home's path is empty")
+    if "\0" in chosen:
+        raise Invalid("the Home's path contains a NUL byte")
+    if not chosen:
+        chosen = str(_user_directory() / ".emelex")
+    try:
+        absolute = os.path.abspath(chosen)  # noqa: PTH100 - Path.absolute() keeps `..`, and fails the same way
+    except OSError as error:
+        raise Invalid(f"the Home {chosen!r} is relative and the current directory is gone: {error.strerror}") from None
+    return Home(Path(os.path.realpath(absolute)))
+
+
+def create(home: Home) -> None:
+    """Make the Home and its `memory` directory with mode 0700; existing ones are only checked.
+
+    Raises: Refused for a directory that cannot be trusted, Storage when one cannot be made.
+    """
+    for directory in (home.root, home.memory):
+        make_private_directory(directory)
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make one directory with mode 0700 and make its name durable; an existing one is only checked."""
+    try:
+        directory.mkdir(mode=PRIVATE_DIRECTORY)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Storage(f"cannot create {directory}: {error.strerror}") from error
+    else:
+        # mkdir's mode passes through the umask, which may take bits away but never adds one.
+        directory.chmod(PRIVATE_DIRECTORY)
+        sync_directory(directory.parent)
+    check_directory(directory)
+
+
+def check_directory(directory: Path) -> None:
+    """Raise Refused unless it is a real directory of ours that neither group nor others can write."""
+    try:
+        status = os.lstat(directory)
+    except OSError as error:
+        raise Storage(f"cannot read {directory}: {error.strerror}") from error
+    if stat.S_ISLNK(status.st_mode):
+        raise Refused(f"{directory} is a symbolic link; only the Home itself may be one")
+    if not stat.S_ISDIR(status.st_mode):
+        raise Refused(f"{directory} is not a directory")
+    if status.st_uid != os.geteuid():
+        raise Refused(f"{directory} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
+    if status.st_mode & 0o022:
+        raise Refused(
+            f"{directory} is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})",
+            hint=f"chmod go-w {directory}",
+        )
+
+
+def check_private_file(path: Path, *, what: str) -> os.stat_result:
+    """Return the status of a regular file of ours with mode exactly 0600 and one name; raise Refused otherwise."""
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        raise Storage(f"cannot read {what} {path}: {error.strerror}") from error
+    if stat.S_ISLNK(status.st_mode):
+        raise Refused(f"{what} {path} is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused(f"{what} {path} is not a regular file")
+    if status.st_uid != os.geteuid():
+        raise Refused(f"{what} {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
+    if stat.S_IMODE(status.st_mode) != PRIVATE_FILE:
+        raise Refused(
+            f"{what} {path} has mode {stat.S_IMODE(status.st_mode):04o}; it must be exactly 0600",
+            hint=f"look why it changed, then chmod 600 {path}",
+        )
+    if status.st_nlink > 1:
+        raise Refused(f"{what} {path} has {status.st_nlink} names (hard links)")
+    return status
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable. Raises: Storage."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Storage(f"cannot sync {directory}: {error.strerror}") from error
+
+
+def _user_directory() -> Path:
+    named = os.environ.get("HOME", "")
+    if named:
+        return Path(named)
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        raise Invalid(
+            "HOME is unset and the password database does not know this user", hint="pass --home PATH"
+        ) from None

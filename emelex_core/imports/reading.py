@@ -1,0 +1,174 @@
+"""What the readers of all agents share: the loop over lines, branches, counts, titles and record names.
+
+The module owns these invariants:
+
+- Turns leave in the order in which they are stored, each with an offset that no unfinished branch lies before.
+- Lines before the start offset are read again for what later lines refer to (header, branches, known records), and
+  yield nothing: going on from an offset gives what an uninterrupted reading would have given.
+- A record seen before is counted and passed over; the same id with other content is kept under another name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+
+from emelex_core import clock, limits
+from emelex_core.events import Event, EventKind, Part
+from emelex_core.imports.jsonl import Line, LineReader
+from emelex_core.imports.media import MediaReader
+from emelex_core.imports.recent import Recent
+from emelex_core.imports.records import ImportedTurn, MediaSink, Position, SessionHeader, TranscriptFile
+from emelex_core.imports.turns import Finished, RecordName, TurnAssembler
+
+TITLE_CHARACTERS_MAX: Final = 80
+_NAME_CHARACTERS_MAX: Final = 128
+_KIND_CHARACTERS_MAX: Final = 64
+
+
+class Reader(ABC):
+    """A reader of one transcript; a subclass knows one agent's grammar."""
+
+    def __init__(self, file: TranscriptFile, media: MediaSink, *, start_offset: int = 0) -> None:
+        self.skipped: Counter[str] = Counter()
+        self.defects: Counter[str] = Counter()
+        self._file = file
+        self._media = MediaReader(media, self.defects)
+        self._start_offset = start_offset
+        self._lines = LineReader(file.path, defects=self.defects)
+        self._finished: list[Finished] = []
+        self._assemblers: dict[str | None, TurnAssembler] = {}
+        self._records: Recent[int] = Recent()
+        self._position: Position | None = None
+
+    @property
+    @abstractmethod
+    def header(self) -> SessionHeader:
+        """The main Session, as far as it is known."""
+
+    @property
+    @abstractmethod
+    def child_headers(self) -> dict[str, SessionHeader]:
+        """Sessions inside the same file, by branch."""
+
+    @property
+    def position(self) -> Position:
+        """How far the file was read."""
+        return self._position or self._lines.after()
+
+    def __iter__(self) -> Iterator[ImportedTurn]:
+        for line in self._lines:
+            if line.offset < self._start_offset:
+                self._recall(line)
+                continue
+            self._read(line)
+            if self._finished:
+                yield from self._drain()
+        self._end()
+        for assembler in self._assemblers.values():
+            assembler.end()
+        yield from self._drain()
+        self._position = self._lines.after()
+
+    @abstractmethod
+    def _recall(self, line: Line) -> None:
+        """Take from an earlier line what later ones refer to."""
+
+    @abstractmethod
+    def _read(self, line: Line) -> None:
+        """Turn one line into events."""
+
+    def _end(self) -> None:
+        """Release what was held back for later lines."""
+
+    def _drain(self) -> Iterator[ImportedTurn]:
+        """Yield finished turns. Each may be gone on from only where no later or unfinished turn began before."""
+        finished, self._finished[:] = list(self._finished), []
+        safe = self._lines.after()
+        for assembler in self._assemblers.values():
+            if assembler.start is not None and assembler.start.offset < safe.offset:
+                safe = assembler.start
+        ends: list[Position] = []
+        for turn in reversed(finished):
+            ends.append(safe)
+            if turn.start.offset < safe.offset:
+                safe = turn.start
+        for turn, end in zip(finished, reversed(ends), strict=True):
+            yield ImportedTurn(
+                events=turn.events, branch=turn.branch, end_offset=end.offset, prefix_sha256=end.sha256
+            )
+
+    def _assembler(self, branch: str | None) -> TurnAssembler:
+        assembler = self._assemblers.get(branch)
+        if assembler is None:
+            assembler = TurnAssembler(branch, out=self._finished, here=self._lines.before, defects=self.defects)
+            self._assemblers[branch] = assembler
+        return assembler
+
+    def _name(self, record_id: Any, content: Any, line: Line) -> RecordName | None:
+        """Return the names of a record's events, or None for a record that was seen before."""
+        if not isinstance(record_id, str) or not record_id:
+            return RecordName(f"@{line.offset}")
+        base = record_id if len(record_id) <= _NAME_CHARACTERS_MAX else f"@{line.offset}"
+        fingerprint = _fingerprint(content, line)
+        known = self._records.get(base)
+        if known is None:
+            self._records.put(base, fingerprint)
+            return RecordName(base)
+        if known == fingerprint:
+            self.defects["duplicate_record"] += 1
+            return None
+        self.defects["reused_record_id"] += 1
+        return RecordName(f"{base}@{line.offset}")
+
+    def _count_unknown(self, *kind: Any) -> None:
+        self.defects["unknown:" + "/".join(kind_name(word) for word in kind)] += 1
+
+
+def _fingerprint(content: Any, line: Line) -> int:
+    """Tell contents apart within this process. What orjson does not write again, its own line stands for."""
+    try:
+        return hash(orjson.dumps(content))
+    except TypeError:
+        return hash(line.data)
+
+
+def make_event(
+    kind: EventKind, parts: list[Part], name: RecordName, *, label: str | None = None, occurred_at: int | None = None
+) -> Event:
+    """Build an event under the record's next name."""
+    return Event(kind=kind, parts=tuple(parts), label=label, source_record=name.take(), occurred_at=occurred_at)
+
+
+def instant(value: Any) -> int | None:
+    """Read a record's timestamp into milliseconds; None for anything else."""
+    return clock.parse_iso(value) if isinstance(value, str) else None
+
+
+def kind_name(value: Any) -> str:
+    """Return a foreign kind as one short printable word for a report."""
+    if not isinstance(value, str) or not value:
+        return "?"
+    word = value[:_KIND_CHARACTERS_MAX]
+    return word if word.isprintable() and not word.isspace() else ascii(word)
+
+
+def clean_title(text: str | None) -> str | None:
+    """Return the text as a title: one line, at most 80 characters and 512 bytes; None when nothing is left."""
+    if not text:
+        return None
+    words = " ".join("".join(c if c.isprintable() else " " for c in text[: 20 * TITLE_CHARACTERS_MAX]).split())
+    if len(words) > TITLE_CHARACTERS_MAX:
+        words = words[: TITLE_CHARACTERS_MAX - 1].rstrip() + "…"
+    while len(words.encode()) > limits.TITLE_BYTES_MAX:
+        words = words[:-1]
+    return words or None
+
+
+def text_of(value: Any) -> str | None:
+    """Return a non-empty text, or None."""
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,113 @@
+"""From a resolved reference to a running engine or a tokenizer.
+
+The module owns this invariant: no byte reaches llama.cpp whose SHA-256 was not verified just before, and a file that
+changed while it was loaded is thrown away with what was loaded from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, Self, TypeVar
+
+from emelex_core.engine.ports import ChatEngine, Message
+from emelex_core.errors import ModelUnusable
+from emelex_core.models import derived, files
+from emelex_core.models.files import Verified
+from emelex_core.models.gguf import read_header
+from emelex_core.models.resolve import ResolvedEndpoint, ResolvedFile, ResolvedModel
+
+
+class Tokenizer(Protocol):
+    """Counts tokens without running a model. `exact_tokens` False means that counts are upper bounds."""
+
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether counts are exact."""
+        ...
+
+    def count_text(self, text: str) -> int:
+        """Tokens of plain text, without template or special tokens."""
+        ...
+
+    def count_prompt(self, messages: tuple[Message, ...]) -> int:
+        """Tokens of the whole prompt as the engine would send it."""
+        ...
+
+    def close(self) -> None:
+        """Free the tokenizer. A second call does nothing."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Loaded = TypeVar("Loaded", bound=_Closable)
+
+
+def load_engine(resolved: ResolvedModel, *, threads: int = 1, context_tokens: int | None = None) -> ChatEngine:
+    """Load a model and return its engine; the caller closes it. `threads` does not concern an endpoint.
+
+    `context_tokens` None means what the model or the endpoint's configuration offers, within the engine's default.
+
+    Raises: ModelUnusable when the file is missing, altered, cut or unfit, naming it and both digests; EngineFailure
+    when memory does not suffice; Refused and Storage for the directory of derived models.
+    """
+    if isinstance(resolved, ResolvedEndpoint):
+        from emelex_core.engine.openai import EndpointEngine
+
+        return EndpointEngine(resolved.config, context_tokens=context_tokens)
+    from emelex_core.engine.llama_cpp import LlamaEngine
+
+    return _load_unchanged(
+        _weights(resolved, threads),
+        lambda weights: LlamaEngine(
+            weights.path,
+            reference=resolved.reference,
+            snapshot_id=resolved.snapshot_id,
+            threads=threads,
+            context_tokens=context_tokens,
+        ),
+    )
+
+
+def load_tokenizer(resolved: ResolvedModel) -> Tokenizer:
+    """Load a model's tokenizer alone, without its weights; the caller closes it.
+
+    Raises: ModelUnusable as `load_engine`.
+    """
+    if isinstance(resolved, ResolvedEndpoint):
+        from emelex_core.engine.openai import EndpointTokenizer
+
+        return EndpointTokenizer(resolved.config)
+    from emelex_core.engine.llama_cpp import LlamaTokenizer
+
+    return _load_unchanged(_source(resolved), lambda weights: LlamaTokenizer(weights.path))
+
+
+def _source(resolved: ResolvedFile) -> Verified:
+    """Return the verified source, with a header that its reader has walked within bounds."""
+    source = files.verify(resolved.path, resolved.sha256, hint=resolved.hint)
+    read_header(source.path)
+    return source
+
+
+def _weights(resolved: ResolvedFile, threads: int) -> Verified:
+    """Return the verified file to run: the source, or its faster copy."""
+    source = _source(resolved)
+    if resolved.derived_directory is None:
+        return source
+    name = source.path.name.partition(".")[0].lower()
+    return derived.ensure_q8_0(source, resolved.derived_directory, name=name, threads=threads)
+
+
+def _load_unchanged(weights: Verified, load: Callable[[Verified], Loaded]) -> Loaded:
+    loaded = load(weights)
+    if not weights.unchanged():
+        loaded.close()
+        raise ModelUnusable(f"{weights.path}: it changed while it was loaded")
+    return loaded

@@ -1,0 +1,84 @@
+"""Owner liveness by kernel lock (behaviour 181; ADR 0005).
+
+Each store that claims something holds one byte of one never-deleted file with an open-file-description lock. The byte's
+offset is a random number, stored beside the lease. The kernel drops the lock when the process dies, in whatever container
+it ran, so that death is seen at the next look. Process ids are never used.
+
+Where the system has no such locks, every owner counts as alive and the lease's expiry decides.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import struct
+import threading
+from pathlib import Path
+from typing import Final
+
+from emelex_core.db.lock import open_private
+from emelex_core.errors import Storage
+
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
+_SLOT_MAX: Final = 2**62
+_ATTEMPTS: Final = 8
+_GET: Final[int | None] = getattr(fcntl, "F_OFD_GETLK", None)
+_SET: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
+
+
+class Owners:
+    """The lock file of one database: this process's own byte, and the look at others'."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + ".owners.lock")
+        self._mutex = threading.Lock()
+        self._held: int | None = None
+        self._slot: int | None = None
+        self._probe: int | None = None
+
+    def slot(self) -> int:
+        """This owner's byte, taken at the first call. Raises: Storage, Refused."""
+        with self._mutex:
+            if self._slot is None:
+                self._held = open_private(self._path, what="owner lock file")
+                self._slot = self._take(self._held)
+            return self._slot
+
+    def alive(self, slot: int) -> bool:
+        """Whether the owner of a byte lives. Unknown counts as alive: expiry then decides."""
+        if _GET is None:
+            return True
+        with self._mutex:
+            if self._probe is None:
+                self._probe = open_private(self._path, what="owner lock file")
+            try:
+                answer = fcntl.fcntl(self._probe, _GET, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, slot, 1, 0))
+            except OSError:
+                return True
+        kind: int = _FLOCK.unpack(answer)[0]
+        return kind != fcntl.F_UNLCK
+
+    def close(self) -> None:
+        """Give the byte back; whoever looks sees this owner as gone. A second call does nothing."""
+        with self._mutex:
+            for descriptor in (self._held, self._probe):
+                if descriptor is not None:
+                    os.close(descriptor)
+            self._held = self._probe = self._slot = None
+
+    def _take(self, descriptor: int) -> int:
+        """Lock a random free byte. A slot is never used twice, so that an old lease cannot look alive again."""
+        for _ in range(_ATTEMPTS):
+            slot = 1 + secrets.randbelow(_SLOT_MAX)
+            if _SET is None:
+                return slot
+            try:
+                fcntl.fcntl(descriptor, _SET, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, slot, 1, 0))
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Storage(f"cannot lock {self._path}: {error.strerror}") from error
+            return slot
+        raise Storage(f"cannot find a free owner byte in {self._path}")

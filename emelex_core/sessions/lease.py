@@ -1,0 +1,242 @@
+"""SessionLease: the authority to read and extend one Session (behaviours 19 to 34, 40, 41).
+
+The module owns these invariants:
+
+- A lease comes from `claim` only; it cannot be built, copied, pickled or read out (house habit 8).
+- Every append re-proves token, deadline, cursor and workspace identity inside its own transaction.
+- A Session with history is replayed before the first append; an append that lost its place must replay again.
+- Leaving the `with` block releases. A lease that is merely dropped releases without waiting, or lets expiry do it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Final, NoReturn, Self, cast
+
+from emelex_core import codec, faults, identity, limits
+from emelex_core.clock import Clock
+from emelex_core.db.database import Database, Transaction
+from emelex_core.errors import (
+    EmelexError,
+    Invalid,
+    ReplayRequired,
+    SessionBusy,
+    StaleReplay,
+    StaleSessionLease,
+    WorkspaceMismatch,
+)
+from emelex_core.events import Event
+from emelex_core.identity import Workspace
+from emelex_core.publish import PublishedJob, publish_distillation
+from emelex_core.sessions import append, registry
+from emelex_core.sessions.append import AppendedTurn, Batch, PreparedTurn, Tail
+from emelex_core.sessions.records import Session
+from emelex_core.sessions.replay import Replay, replay
+
+_KEY: Final = object()
+_TOKEN_BYTES: Final = 16
+
+
+class SessionLease:
+    """The exclusive, expiring authority over one Session. A context manager; not for two threads at once."""
+
+    def __init__(
+        self, key: object, *, database: Database, session: Session, workspace: Workspace, clock: Clock
+    ) -> None:
+        if key is not _KEY:
+            raise TypeError("a SessionLease comes from MemoryStore.claim_session")
+        self._database = database
+        self._workspace = workspace
+        self._clock = clock
+        self._token = b""
+        self._tail: Tail | None = None
+        self.session_id = session.id
+
+    def replay(self) -> Replay:
+        """Prove and return the whole history: the Summary, if any, then the uncovered tail.
+
+        Raises: StaleSessionLease, WorkspaceMismatch, Corrupt; Invalid above a replay cap.
+        """
+        identity.require_same(self._workspace.path, self._workspace.identity)
+        with self._database.read() as transaction:
+            self._require_held(transaction)
+            session = registry.get(transaction, self.session_id, now=self._clock())
+        result = replay(self._database, session)
+        self._tail = result.tail
+        return result
+
+    def append_turn(self, turn: Sequence[Event]) -> AppendedTurn:
+        """Append one turn atomically and extend the lease; return its id and sequences.
+
+        Raises: Invalid for what may not be stored, ReplayRequired, StaleReplay, StaleSessionLease, WorkspaceMismatch.
+        """
+        return self.append_turns([turn])[0]
+
+    def append_turns(self, turns: Sequence[Sequence[Event]]) -> tuple[AppendedTurn, ...]:
+        """Append several turns in one transaction, so that one sync makes all of them durable. Raises: as `append_turn`."""
+        return self.append_prepared([append.prepare(turn) for turn in turns])
+
+    def append_prepared(self, turns: Sequence[PreparedTurn]) -> tuple[AppendedTurn, ...]:
+        """Append turns that `append.prepare` has checked. Raises: as `append_turn`."""
+        if not turns:
+            raise Invalid("no turn to append")
+        if self._tail is None:
+            raise ReplayRequired(f"Session {self.session_id} has history: replay it before the first append")
+        identity.require_same(self._workspace.path, self._workspace.identity)
+        now = self._clock()
+        batch = append.lay_out(self.session_id, self._tail, turns, now=now)
+        with self._database.write() as transaction:
+            self._advance(transaction, self._tail, batch, now)
+            append.insert(transaction, self.session_id, batch)
+            faults.reach("append.before_commit")
+        faults.reach("append.committed")
+        self._tail = batch.tail
+        return batch.turns
+
+    def renew(self) -> None:
+        """Extend the lease by its full length, also when it had expired and nobody took it.
+
+        Raises: StaleSessionLease when it was taken or released, WorkspaceMismatch.
+        """
+        identity.require_same(self._workspace.path, self._workspace.identity)
+        with self._database.write() as transaction:
+            parameters = {**self._holder(), "now": self._clock(), "lease_ms": limits.LEASE_MS}
+            if not transaction.run(registry.SQL["renew"], parameters):
+                raise self._stale()
+
+    def set_title(self, title: str) -> None:
+        """Change the Session's title. Raises: Invalid, StaleSessionLease."""
+        codec.check_line(title, what="title", bytes_max=limits.TITLE_BYTES_MAX)
+        with self._database.write() as transaction:
+            if not transaction.run(
+                registry.SQL["rename_claimed"], {**self._holder(), "title": title, "now": self._clock()}
+            ):
+                raise self._stale()
+
+    def release(self, *, distill: bool = False) -> PublishedJob | None:
+        """Give the Session back; with `distill`, publish its distillation in the same transaction.
+
+        Returns the published (or already existing) job. A second release does nothing. Raises: StaleSessionLease when the
+        lease was lost before.
+        """
+        if not self._token:
+            return None
+        with self._database.write() as transaction:
+            if not transaction.run(registry.SQL["release"], self._holder()):
+                self._token = b""
+                raise self._stale()
+            job = publish_distillation(transaction, self.session_id, now=self._clock()) if distill else None
+        self._token = b""
+        return job
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.release()
+        except EmelexError:
+            # The block's own error tells more; a lease that was lost has nothing left to release.
+            if kind is None:
+                raise
+
+    def __del__(self) -> None:
+        # No wait: a destructor may run anywhere, even inside a transaction of this thread. Expiry recovers the rest.
+        if getattr(self, "_token", b""):
+            token, self._token = self._token, b""
+            self._database.try_write(registry.SQL["release"], {"id": self.session_id, "token": token})
+
+    def __repr__(self) -> str:
+        state = "held" if self._token else "released"
+        return f"<SessionLease of {self.session_id}, {state}, token hidden>"
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a SessionLease cannot be copied")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError("a SessionLease cannot be copied")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a SessionLease cannot be pickled")
+
+    def _take(self, transaction: Transaction) -> None:
+        """Claim the Session for this lease, inside the caller's transaction."""
+        now = self._clock()
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        parameters = {
+            "id": self.session_id,
+            "token": token,
+            "owner": self._database.owners.slot(),
+            "now": now,
+            "lease_ms": limits.LEASE_MS,
+        }
+        transaction.run(registry.SQL["clamp_lease"], {"id": self.session_id, "now": now, "lease_ms": limits.LEASE_MS})
+        row = transaction.one(registry.SQL["claim"], parameters)
+        if row is None:
+            held = transaction.one(registry.SQL["held_until"], {"id": self.session_id})
+            until = cast(int, held[0]) if held is not None else now
+            raise SessionBusy(f"Session {self.session_id} is in use by another process", held_until=until)
+        self._token = token
+        if row[0] == 0:
+            self._tail = Tail(sequence=0, chain=cast(bytes, row[1]))
+
+    def _advance(self, transaction: Transaction, before: Tail, batch: Batch, now: int) -> None:
+        """Move the Session's tail if token, deadline and cursor still hold; otherwise say which did not."""
+        changed = transaction.run(
+            registry.SQL["advance"],
+            {
+                **self._holder(),
+                "cursor": before.sequence,
+                "last_sequence": batch.tail.sequence,
+                "chain": batch.tail.chain,
+                "bytes": batch.bytes,
+                "now": now,
+                "lease_ms": limits.LEASE_MS,
+            },
+        )
+        if changed:
+            return
+        head = transaction.one(registry.SQL["head"], {"id": self.session_id})
+        self._require_held(transaction)
+        if head is not None and head[0] != before.sequence:
+            self._tail = None
+            raise StaleReplay(f"Session {self.session_id} has grown behind this lease: replay it again")
+        raise StaleSessionLease(
+            f"the lease of Session {self.session_id} has expired", hint="renew it, or claim it again"
+        )
+
+    def _require_held(self, transaction: Transaction) -> None:
+        row = transaction.one(registry.SQL["is_held"], self._holder())
+        if row is None:
+            raise self._stale()
+
+    def _holder(self) -> dict[str, str | bytes]:
+        return {"id": self.session_id, "token": self._token}
+
+    def _stale(self) -> StaleSessionLease:
+        return StaleSessionLease(
+            f"this lease no longer holds Session {self.session_id}: it was released, or it expired and another took it",
+            hint="claim the Session again",
+        )
+
+
+def claim(database: Database, session_id: str, workspace: Workspace, clock: Clock) -> SessionLease:
+    """Claim a Session for the workspace that it is bound to; a renamed directory is noted.
+
+    Raises: NotFound, WorkspaceMismatch naming both identities, SessionBusy with the deadline.
+    """
+    with database.write() as transaction:
+        session = registry.get(transaction, session_id, now=clock())
+        path, bound = registry.bound_identity(transaction, session_id)
+        if workspace.identity != bound:
+            raise WorkspaceMismatch(
+                f"Session {session_id} belongs to {path!r} ({bound.describe()}), not to {workspace.path!r} "
+                f"({workspace.identity.describe()})",
+                hint="run from its own workspace, or pass it with -C",
+            )
+        registry.ensure_workspace(transaction, workspace)
+        lease = SessionLease(_KEY, database=database, session=session, workspace=workspace, clock=clock)
+        lease._take(transaction)  # noqa: SLF001 - the lease's own module
+    faults.reach("session.claimed")
+    return lease

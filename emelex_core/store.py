@@ -1,0 +1,254 @@
+"""MemoryStore: the door to everything durable. Delegations only; each room owns its rules.
+
+with MemoryStore.open(home, create=True) as store:
+    session = store.start_session(workspace, title="…")
+    with store.claim_session(session.id, workspace) as lease:
+        lease.append_turn([Event.user("…"), Event.assistant("…")])
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Self, cast
+
+from emelex_core import clock as clocks
+from emelex_core import faults, home, identity, limits
+from emelex_core.assets import publish as assets
+from emelex_core.clock import Clock
+from emelex_core.compaction_policy import CompactionPlan
+from emelex_core.db.database import Database
+from emelex_core.db.opening import open_database
+from emelex_core.errors import NotFound
+from emelex_core.events import AssetRef
+from emelex_core.home import Home
+from emelex_core.identity import Workspace
+from emelex_core.jobs import reading
+from emelex_core.jobs.records import Job
+from emelex_core.knowledge import recall
+from emelex_core.knowledge.records import Knowledge
+from emelex_core.publish import PublishedJob, publish_compaction, publish_distillation
+from emelex_core.sessions import lease, pages, registry
+from emelex_core.sessions.lease import SessionLease
+from emelex_core.sessions.records import ImportSource, Session, StoredEvent
+
+PathLike = str | os.PathLike[str]
+STANDARD_ASSETS: Final = "assets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a store holds. Sizes are in bytes."""
+
+    database_bytes: int
+    sessions: int
+    events: int
+    knowledge: int
+    tombstoned_knowledge: int
+    assets: int
+    asset_bytes: int
+    schema_version: int
+    sqlite_version: str
+
+
+class MemoryStore:
+    """One open store. A context manager; usable from several threads, one transaction at a time."""
+
+    def __init__(self, database: Database, assets_directory: Path, clock: Clock) -> None:
+        """Wrap an open database; use `open` or `open_path`."""
+        self.database = database
+        self.assets_directory = assets_directory
+        self.clock = clock
+
+    @classmethod
+    def open(
+        cls,
+        place: PathLike | Home | None = None,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        clock: Clock = clocks.system_clock,
+    ) -> Self:
+        """Open the store of a Home, by default the user's own; `create` makes a missing one.
+
+        Raises: NotFound when it is missing, Refused for what is not private and ours, NewerSchema, Corrupt, Storage.
+        """
+        place = place if isinstance(place, Home) else home.locate(place)
+        if create:
+            home.create(place)
+        elif not os.path.lexists(place.database):
+            raise NotFound(f"no database at {place.database}", hint="`emelex import` or `emelex chat` makes one")
+        home.check_directory(place.root)
+        database = open_database(place.database, create=create, read_only=read_only)
+        return cls(database, place.memory / STANDARD_ASSETS, clock)
+
+    @classmethod
+    def open_path(
+        cls, path: PathLike, *, create: bool = False, read_only: bool = False, clock: Clock = clocks.system_clock
+    ) -> Self:
+        """Open an explicit database file; its assets live in the sibling `<name>.assets`. Raises: as `open`."""
+        spelled = Path(os.path.abspath(path))  # noqa: PTH100 - the final component must not be resolved
+        resolved = Path(os.path.realpath(spelled.parent)) / spelled.name
+        database = open_database(resolved, create=create, read_only=read_only)
+        return cls(database, resolved.with_name(resolved.name + ".assets"), clock)
+
+    def close(self) -> None:
+        """Close the database and give up this owner's liveness. A second call does nothing."""
+        self.database.close()
+        self.database.owners.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    def start_session(
+        self,
+        workspace: PathLike,
+        *,
+        title: str,
+        source: ImportSource | None = None,
+        parent_session_id: str | None = None,
+    ) -> Session:
+        """Make an empty Session bound to a directory. Raises: Invalid for the directory or the title."""
+        bound = identity.inspect(workspace)
+        with self.database.write() as transaction:
+            session_id = registry.start(
+                transaction, bound, title=title, now=self.clock(), source=source, parent_session_id=parent_session_id
+            )
+            session = registry.get(transaction, session_id, now=self.clock())
+        faults.reach("session.started")
+        return session
+
+    def claim_session(self, session_id: str, workspace: PathLike) -> SessionLease:
+        """Claim a Session for its workspace. Raises: NotFound, SessionBusy with the deadline, WorkspaceMismatch, Invalid."""
+        return lease.claim(self.database, session_id, identity.inspect(workspace), self.clock)
+
+    def get_session(self, prefix: str) -> Session:
+        """A Session by its id or a prefix of 8 or more characters. Raises: Invalid, NotFound, AmbiguousId."""
+        with self.database.read() as transaction:
+            return registry.get(transaction, registry.resolve(transaction, prefix), now=self.clock())
+
+    def list_sessions(
+        self,
+        workspace: PathLike | None = None,
+        *,
+        limit: int = limits.PAGE_SESSIONS_MAX,
+        before: tuple[int, str] | None = None,
+    ) -> list[Session]:
+        """Sessions of one workspace, or of all, the most recently active first. Raises: Invalid."""
+        bound = None if workspace is None else identity.inspect(workspace)
+        with self.database.read() as transaction:
+            workspace_id = None
+            if bound is not None:
+                workspace_id = registry.find_workspace(transaction, bound)
+                if workspace_id is None:
+                    return []
+            return registry.page(transaction, workspace_id=workspace_id, now=self.clock(), limit=limit, before=before)
+
+    def find_imported(self, source: str, source_id: str) -> Session | None:
+        """The Session that was imported from a foreign one, or None."""
+        with self.database.read() as transaction:
+            session_id = registry.find_imported(transaction, source, source_id)
+            return None if session_id is None else registry.get(transaction, session_id, now=self.clock())
+
+    def validate_workspace(self, session: Session, workspace: PathLike) -> Workspace:
+        """Check that a directory is the one a Session is bound to, before a model is loaded. Raises: WorkspaceMismatch."""
+        found = identity.inspect(workspace)
+        with self.database.read() as transaction:
+            _, bound = registry.bound_identity(transaction, session.id)
+        identity.require_same(found.path, bound)
+        return found
+
+    def read_events(self, session_id: str, *, after: int = 0, limit: int = limits.PAGE_EVENTS_MAX) -> list[StoredEvent]:
+        """One bounded page of events after a sequence. Raises: Invalid, Corrupt."""
+        with self.database.read() as transaction:
+            return pages.page(transaction, session_id, after=after, limit=limit)
+
+    def iterate_events(self, session: Session) -> Iterator[StoredEvent]:
+        """All raw events of a Session in order, proven, in bounded memory. Raises: Corrupt."""
+        return pages.verified(self.database, session.id, through=session.last_sequence)
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def queue_distillation(self, session_id: str) -> PublishedJob | None:
+        """Publish the distillation of a Session; None when nothing was said in it. Raises: NotFound."""
+        with self.database.write() as transaction:
+            return publish_distillation(transaction, session_id, now=self.clock())
+
+    def queue_compaction(self, session_id: str, plan: CompactionPlan) -> PublishedJob:
+        """Publish a planned compaction; the same boundary twice is the same job. Raises: Invalid, NotFound."""
+        with self.database.write() as transaction:
+            return publish_compaction(
+                transaction,
+                session_id,
+                through=plan.through_sequence,
+                target_tokens=plan.target_tokens,
+                now=self.clock(),
+            )
+
+    def failed_jobs(self, *, limit: int = limits.PAGE_FAILURES_MAX) -> list[Job]:
+        """Terminal jobs with their diagnostics, the most recently failed first. Raises: Invalid."""
+        return reading.failed_jobs(self.database, limit=limit)
+
+    def retry_failed_job(self, job_id: str) -> Job:
+        """Reset one terminal job; its id and source stay. Raises: NotFound."""
+        return reading.retry_failed_job(self.database, job_id, now=self.clock())
+
+    # --- Knowledge and assets -----------------------------------------------------------------------------------------
+
+    def list_knowledge(
+        self,
+        workspace: PathLike | None,
+        *,
+        limit: int = limits.PAGE_KNOWLEDGE_MAX,
+        before: tuple[int, int] | None = None,
+    ) -> list[Knowledge]:
+        """Active entries of one workspace, or of all, the most recently changed first. Raises: Invalid."""
+        bound = None if workspace is None else identity.inspect(workspace)
+        with self.database.read() as transaction:
+            workspace_id = None
+            if bound is not None:
+                workspace_id = registry.find_workspace(transaction, bound)
+                if workspace_id is None:
+                    return []
+            return recall.page(transaction, workspace_id=workspace_id, limit=limit, before=before)
+
+    def get_knowledge(self, workspace: PathLike, key: str) -> Knowledge:
+        """One entry by its exact key. Raises: NotFound, Invalid."""
+        bound = identity.inspect(workspace)
+        with self.database.read() as transaction:
+            workspace_id = registry.find_workspace(transaction, bound)
+            if workspace_id is None:
+                raise NotFound(f"no Knowledge under the key {key[:80]!r} in this workspace")
+            return recall.show(transaction, workspace_id, key)
+
+    def store_asset(self, source: bytes | BinaryIO) -> AssetRef:
+        """Store media bytes once and return their reference. Raises: Invalid, Corrupt, Storage."""
+        return assets.publish(self.database, self.assets_directory, source, now=self.clock())
+
+    # --- the whole ------------------------------------------------------------------------------------------------------
+
+    def totals(self) -> Totals:
+        """What the store holds."""
+        with self.database.read() as transaction:
+            row = transaction.one(registry.SQL["totals"])
+        assert row is not None
+        sessions, events, knowledge, tombstoned, asset_count, asset_bytes = (cast(int, value) for value in row)
+        page_count, page_bytes = self.database.pragma("page_count"), self.database.pragma("page_size")
+        return Totals(
+            database_bytes=cast(int, page_count) * cast(int, page_bytes),
+            sessions=sessions,
+            events=events,
+            knowledge=knowledge,
+            tombstoned_knowledge=tombstoned,
+            assets=asset_count,
+            asset_bytes=asset_bytes,
+            schema_version=cast(int, self.database.pragma("user_version")),
+            sqlite_version=self.database.sqlite_version,
+        )

@@ -1,0 +1,41 @@
+"""The record of a claimed job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self, cast
+
+from emelex_core.db.database import Row
+from emelex_core.jobs.records import JobKind, source_from
+from emelex_core.provenance import SourceProvenance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """What a worker needs of the job that it claimed."""
+
+    id: str
+    kind: JobKind
+    session_id: str
+    failure_count: int
+    source: SourceProvenance
+    target_tokens: int | None
+    published_at: int
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self.failure_count + 1
+
+    @classmethod
+    def from_row(cls, row: Row) -> Self:
+        """Read the columns that the claim statements return."""
+        return cls(
+            id=cast(str, row[0]),
+            kind=JobKind(cast(str, row[1])),
+            session_id=cast(str, row[2]),
+            failure_count=cast(int, row[3]),
+            source=source_from(row, 5),
+            target_tokens=cast("int | None", row[10]),
+            published_at=cast(int, row[11]),
+        )

@@ -1,0 +1,85 @@
+-- Consuming `jobs`. Every settlement matches id, token and state in one statement; RETURNING gives the row.
+
+-- name: clamp_leases
+-- A clock that was set back must not make a lease live longer than a lease can (behaviour 182).
+UPDATE jobs SET lease_until = :now + :lease_ms WHERE state = 'running' AND lease_until > :now + :lease_ms;
+
+-- name: clamp_waits
+UPDATE jobs SET run_at = :now, retry_after = CASE WHEN retry_after IS NULL THEN NULL ELSE :now END
+ WHERE state = 'pending' AND kind = :kind AND run_at > :now + :backoff_max_ms;
+
+-- name: expired
+-- Claims whose lease ran out or whose owner is known dead.
+SELECT id, lease_token, failure_count, NOT owner_alive(lease_owner) FROM jobs
+ WHERE state = 'running' AND (lease_until <= :now OR NOT owner_alive(lease_owner))
+ ORDER BY lease_until
+ LIMIT :limit;
+
+-- name: claim
+UPDATE jobs
+   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL
+ WHERE state = 'pending' AND row = (
+       SELECT j.row FROM jobs AS j
+        WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now
+          AND NOT EXISTS (SELECT 1 FROM sessions AS s
+                           WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
+                             AND owner_alive(s.lease_owner))
+        ORDER BY j.run_at, j.row
+        LIMIT 1)
+RETURNING id, kind, session_id, failure_count, lease_until, through_sequence, source_event_count, source_first_event_id,
+          source_last_event_id, source_sha256, target_tokens, published_at;
+
+-- name: claim_of_session
+UPDATE jobs
+   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL
+ WHERE state = 'pending' AND row = (
+       SELECT j.row FROM jobs AS j INDEXED BY jobs_by_session
+        WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now AND j.session_id = :session_id
+          AND NOT EXISTS (SELECT 1 FROM sessions AS s
+                           WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
+                             AND owner_alive(s.lease_owner))
+        ORDER BY j.run_at, j.row
+        LIMIT 1)
+RETURNING id, kind, session_id, failure_count, lease_until, through_sequence, source_event_count, source_first_event_id,
+          source_last_event_id, source_sha256, target_tokens, published_at;
+
+-- name: renew
+UPDATE jobs SET lease_until = :now + :lease_ms WHERE id = :id AND lease_token = :token AND state = 'running';
+
+-- name: complete
+UPDATE jobs
+   SET state = 'completed', completed_at = :now, lease_token = NULL, lease_until = NULL, lease_owner = NULL
+ WHERE id = :id AND lease_token = :token AND state = 'running';
+
+-- name: add_record
+INSERT INTO job_records (job_id, record, created_at) VALUES (:id, :record, :now);
+
+-- name: fail
+UPDATE jobs
+   SET state = 'pending', failure_count = failure_count + 1, last_error = :error, retry_after = :retry_after,
+       run_at = :retry_after, lease_token = NULL, lease_until = NULL, lease_owner = NULL
+ WHERE id = :id AND lease_token = :token AND state = 'running';
+
+-- name: fail_last
+UPDATE jobs
+   SET state = 'failed', failure_count = failure_count + 1, last_error = :error, failed_at = :now,
+       lease_token = NULL, lease_until = NULL, lease_owner = NULL
+ WHERE id = :id AND lease_token = :token AND state = 'running';
+
+-- name: release
+UPDATE jobs
+   SET state = 'pending', lease_token = NULL, lease_until = NULL, lease_owner = NULL
+ WHERE id = :id AND lease_token = :token AND state = 'running';
+
+-- name: session_is_live
+SELECT s.lease_until FROM sessions AS s
+ WHERE s.id = :session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner);
+
+-- name: has_claimable
+SELECT 1 FROM jobs AS j
+ WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now
+   AND (:session_id IS NULL OR j.session_id = :session_id)
+   AND NOT EXISTS (SELECT 1 FROM sessions AS s
+                    WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
+                      AND owner_alive(s.lease_owner))
+ LIMIT 1;

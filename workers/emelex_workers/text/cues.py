@@ -1,0 +1,185 @@
+"""Cue words: what a sentence does, told by rules, in the languages that the rules know.
+
+English, German, French, Spanish, Dutch, Italian and Portuguese have the full table; Chinese, Japanese and Russian have
+negation, constraint and decision. In another language a sentence has no cue and is ranked by what it names alone.
+
+The module owns these invariants:
+
+- A cue looks at one safe line (`Span.safe`); it never needs the lines around it.
+- Expressions are compiled at first use and are linear in the line.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import cache
+from typing import Final
+
+
+class Cue(Enum):
+    """What a sentence does. The value is the expression that tells."""
+
+    NEGATION = (
+        r"\b(?:not|never|no|none|nobody|nothing|neither|nor|cannot|without|avoid(?:s|ed|ing)?|forbidden"
+        r"|prohibited|refuse[sd]?|nowhere)\b|n['’]t\b|\bdont\b"
+        r"|\b(?:nicht|nie|niemals|nichts|kein(?:e[nrms]?)?|ohne|vermeide[nt]?|verboten|nirgends)\b"
+        r"|\b(?:ne|n['’]\w+|pas|jamais|aucune?|sans|évite[rz]?|rien|interdit)\b|\b(?:nunca|jamás|sin|ningún"
+        r"|ninguna|evita[r]?|nada|tampoco|prohibido)\b"
+        r"|\b(?:niet|nooit|geen|zonder|vermijd|nergens|verboden)\b|\b(?:non|mai|senza|nessun[ao]?|evita(?:re)?"
+        r"|niente|vietato)\b|\b(?:não|nenhum[a]?|sem|evite|proibido)\b"
+        r"|\b(?:не|никогда|нельзя|без|ни)\b|[不别勿没未]|禁止|ない|ません|ずに"
+    )
+    CONSTRAINT = (
+        r"\bnever\b(?! mind)|\b(?:must|should|shall|may|can|are|is)(?: not|n['’]t| never)\b(?= (?:be |use|touch"
+        r"|commit|push|change|run|add|call|write|edit|delete|modify|go|exceed|contain|have|depend|import"
+        r"|allowed))"
+        r"|(?:^|[,;:.—–-]\s*|\b(?:please|and|but|so|also|you|then|just)\s+)(?:do not|don['’]t|dont|avoid"
+        r"|no more)\b(?! (?:know|think|see|worry|have|understand|mind|need|want|forget|remember))"
+        r"|\bunder no circumstances\b|\bnot allowed\b|\bforbidden\b|\boff[- ]limits\b|\bat all times\b"
+        r"|\bno (?:external|third[- ]party|new|additional|global|inline) \w+|\bkeep (?:it|the|this|all"
+        r"|everything)\b"
+        r"|\balways\b|\bmust\b|\bfrom now on\b|\bmake sure\b|\bonly (?:use|run|edit|touch|change|commit|when|if"
+        r"|after)\b|\b(?:use|using) only\b|\bwithout (?:asking|changing|touching|breaking|using|adding)\b"
+        r"|\bat most\b|\bat least\b"
+        r"|\b(?:niemals|nie|immer|darf(?:st)? (?:nicht|nie|kein\w*)|dürfen (?:nicht|nie|kein\w*)|muss|müssen"
+        r"|verboten|auf keinen fall|ab jetzt|ab sofort|stets|nur noch|bitte (?:nicht|kein\w*))\b"
+        r"|^(?:bitte )?(?:\w+e|\w+en(?: sie)?) (?:nicht|kein\w*|nie)\b"
+        r"|\b(?:jamais|toujours|il (?:ne )?faut|doit|doivent|interdit|n['’]utilise[rz]?(?: jamais| pas)"
+        r"|ne \w+ (?:pas|jamais|plus)|désormais|en aucun cas)\b"
+        r"|\b(?:nunca|jamás|siempre|debe[ns]?|no (?:se debe|uses?|usar|toques?|cambies?|hagas?)|prohibido"
+        r"|a partir de ahora|bajo ningún concepto)\b"
+        r"|\b(?:nooit|altijd|moet(?:en)?|mag (?:niet|geen|nooit)|mogen (?:niet|geen)|verboden|vanaf nu"
+        r"|gebruik (?:geen|nooit))\b"
+        r"|\b(?:mai|sempre|deve|devono|vietato|d['’]ora in poi|non (?:usare|toccare|modificare))\b|\b(?:nunca"
+        r"|deve[m]?|proibido|não (?:use|usar|toque|altere))\b"
+        r"|\b(?:никогда|всегда|нельзя|должен|должн[аоы])\b|禁止|不要|不得|不能|必须|务必|永远|しないで|禁じ|必ず|決して"
+    )
+    DECISION = (
+        r"\b(?:we|i|they)(?: have|['’]ve)? (?:decided|agreed|chose|settled|opted|picked|switched)\b"
+        r"|\bdecision\b|\bdecided (?:to|on|against|that)\b|\blet['’]?s (?:go with|use|keep|stick|drop|switch"
+        r"|move|ship|do)\b|\b(?:we|i)(?:['’]ll| will| are going to|['’]re going to) (?:use|go with|keep|drop"
+        r"|switch|stick|move to|ship|adopt)\b"
+        r"|\bgoing with\b|\bgo with\b|\bsettled on\b|\bopted for\b|\bagreed (?:on|to)\b|\bapproved\b"
+        r"|\binstead of\b|\brather than\b|\bswitched to\b|\bchose\b|\bno longer\b"
+        r"|\b(?:entschieden|beschlossen|entscheidung|wir (?:nehmen|verwenden|nutzen|bleiben bei|wechseln)"
+        r"|einigen uns|vereinbart|statt(?:dessen)?)\b"
+        r"|\b(?:décidé|décision|on (?:utilise|part sur|garde|passe à)|nous (?:utilisons|gardons|utiliserons)"
+        r"|au lieu de|plutôt que)\b"
+        r"|\b(?:decidi\w+|decisión|usaremos|vamos a usar|acord\w+|en lugar de|en vez de|nos quedamos con)\b"
+        r"|\b(?:besloten|besluit|we (?:gebruiken|kiezen|nemen)|in plaats van)\b"
+        r"|\b(?:deciso|decisione|useremo|invece di)\b|\b(?:decidimos|decisão|vamos usar|em vez de)\b"
+        r"|\b(?:решили|решение|вместо)\b|决定|决议|改用|改为|決定|採用|することにし"
+    )
+    OPEN = (
+        r"\btodo\b|\bfixme\b|\bnext steps?\b|\bremaining\b|\bstill (?:need|needs|to (?:do|be done)|open|missing|pending|fails?"
+        r"|failing|broken|have to|has to)\b|\bnot yet\b|\bpending\b|\bleft to do\b|\bfollow[- ]up\b"
+        r"|\bopen (?:question|issue|task|point)s?\b|\bblocked (?:on|by)\b|\bwaiting (?:for|on)\b|\bremains to\b"
+        r"|\bunresolved\b|\blater we\b"
+        r"|\b(?:offen(?:e[rns]?)?|noch (?:zu tun|nicht|offen|ausstehend)|fehlt noch|muss noch"
+        r"|nächste[rn]? schritte?|steht noch aus|warten auf)\b"
+        r"|\b(?:reste à|à faire|pas encore|prochaine étape|en attente)\b|\b(?:pendiente|falta|todavía no|aún no"
+        r"|queda por|próximos pasos?)\b|\b(?:nog niet|nog te doen|openstaand|volgende stap)\b|\b(?:ancora da"
+        r"|da fare|in sospeso)\b|\b(?:falta|pendente|ainda não)\b|待办|尚未|未完成|まだ|未対応|осталось"
+    )
+    OUTCOME = (
+        r"\b(?:fixed|added|created|implemented|changed|updated|removed|renamed|moved|merged|built|wrote"
+        r"|refactored|replaced|installed|configured|resolved|passes|passed|passing|fails|failed|failing|works"
+        r"|broke|found|caused?|because|root cause|turns out|verified|confirmed|completed?|shipped|deployed"
+        r"|reverted|migrated|measured|enabled|disabled)\b"
+        r"|\b(?:behoben|hinzugefügt|erstellt|geändert|entfernt|umgesetzt|gefunden|ursache|weil|bestanden"
+        r"|fehlgeschlagen|läuft|funktioniert|bestätigt|ausgetauscht|erstattet)\b"
+        r"|\b(?:corrigé|ajouté|créé|modifié|supprimé|trouvé|parce que|réussi|échoué|vérifié)\b|\b(?:corregi\w+"
+        r"|añadi\w+|cread[oa]|cambiad[oa]|eliminad[oa]|encontr\w+|porque|falló|funciona)\b|\b(?:opgelost"
+        r"|toegevoegd|gemaakt|gewijzigd|verwijderd|gevonden|omdat|werkt)\b|修复|完成|添加|原因|修正|追加"
+    )
+    CHATTER = (
+        r"^(?:ok(?:ay)?|great|perfect|excellent|sure|certainly|of course|absolutely|good|nice|wonderful|awesome"
+        r"|alright|got it|understood|thanks?|thank you|no problem|you['’]re (?:right|welcome)|yes|right|hmm"
+        r"|well|sorry|i apologi[sz]e|my apologies|done|all done|voilà|super|klar|gerne|natürlich|prima"
+        r"|d['’]accord|bien sûr|parfait|claro|perfecto|vale|zeker|prima|goed)\b[\s,.!–—-]*(?:$|(?:let me"
+        r"|i['’]?ll|i will|now|here|i can|happy to|i['’]?d)\b)"
+        r"|^(?:now|next|first|then|finally|so|and|also|okay|ok|great|perfect|good|excellent|alright|sure"
+        r"|certainly)?[\s,.!:–—-]*(?:let me|let['’]s (?:now |first |also |start|check|look|see|run|open|try"
+        r"|find|add|create|paste|verify|test|update)|i['’]?ll|i will|i['’]?m (?:going to|now)|i need to"
+        r"|i should|i can (?:also|now|help)|we (?:should|need to|can) (?:now |first |also |check|look|see|run"
+        r"|open|try|find|verify|navigate)|looking at|checking|here (?:is|are|['’]s)|here['’]s|this (?:is|will)"
+        r"|that['’]s|feel free|would you like|do you want|shall i|anything else|if you (?:need|have|want|['’]d)"
+        r"|please (?:let me|review|check|see)|waiting for|i hope)\b"
+        r"|^(?:ich (?:werde|schaue|prüfe|mache|beginne|sehe mir)|lass mich|jetzt (?:werde|prüfe|schaue)"
+        r"|hier (?:ist|sind)|gern(?:e)?\b|je vais|laissez-moi|voici|voy a|déjame|aquí (?:está|tienes)|ik (?:ga"
+        r"|zal|kijk)|laat me|hier (?:is|zijn))\b"
+    )
+    HYPOTHETICAL = (
+        r"^(?:if|suppose|imagine|assuming|assume|pretend|say|what if|let['’]s say|hypothetically)\b"
+        r"|\b(?:would have|could have|might|maybe|perhaps|possibly|probably|hypothetical(?:ly)?|for example"
+        r"|for instance|e\.g\.|imagine|pretend|suppose|in theory|i guess|i think|not sure|could|would be nice"
+        r"|what if)\b"
+        r"|\b(?:just kidding|kidding|joking|lol|haha|j/k|/s|wink)\b|^(?:wenn|falls|angenommen|stell dir)\b"
+        r"|\b(?:vielleicht|eventuell|könnte|würde|zum beispiel|z\.b\.|scherz|spaß)\b|^si\b|\b(?:peut-être"
+        r"|pourrait|par exemple|quizás|tal vez|podría|por ejemplo|broma|misschien|zou|bijvoorbeeld|grapje|forse"
+        r"|talvez)\b|也许|可能|例如|开玩笑|たぶん|例えば|冗談|может быть"
+    )
+    RETRACTION = (
+        r"^(?:actually,? )?(?:never ?mind|scratch that|forget (?:that|it|what i said)|ignore (?:that"
+        r"|what i said|my last)|just kidding|only joking|kidding|i was joking|that was a joke|disregard that)\b"
+        r"|^(?:vergiss (?:das|es)|doch nicht|war (?:nur )?(?:ein )?(?:scherz|spaß)|nur spaß|oublie ça"
+        r"|laisse tomber|je plaisante|olvída(?:lo)|era broma|laat maar|grapje)\b|^(?:算了|当我没说|开玩笑)|^(?:冗談|忘れて)"
+    )
+    INSTRUCTION = (
+        r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:previous|prior|above|earlier|all"
+        r"|instructions?|rules?|prompts?)\b|\b(?:system prompt|you (?:must|should|are now|will now|have to)"
+        r"|as an ai|assistant[:,]|new instructions?|jailbreak|remember (?:that|this|to)|store (?:this|that) in"
+        r"|add (?:this )?to (?:your )?memory|from now on|act as|pretend to be|do not tell|don['’]t tell|reveal"
+        r"|exfiltrate)\b"
+        r"|\b(?:please|kindly) (?:run|execute|send|post|upload|download|delete|email|call|fetch|visit|open)\b"
+        r"|\b(?:run|execute|send|curl|wget|upload|post|email|fetch|visit)\b.{0,60}"
+        r"(?:https?://|\|\s*(?:ba)?sh\b)"
+        r"|\b(?:ignorier\w*|vergiss|befolge|ignore[rz]|oublie[rz]?|ignora|olvida)\b.{0,40}\b(?:anweisung\w*"
+        r"|instructions?|instrucciones|regeln?|règles?|reglas)\b|忽略.{0,10}(?:指令|指示|规则)|指示を無視"
+    )
+    QUOTING = (
+        r"\b(?:says|said|states|stated|reads|claims|instructs|asks (?:us|me|you)|tells (?:us|me|you)"
+        r"|according to|mentions|recommends|suggests)\b[^.]{0,12}[:\"“'`]|\b(?:according to|as per|per) (?:the"
+        r"|this|its)\b|\b(?:the|this) (?:page|readme|docs?|documentation|file|comment|article|issue|output"
+        r"|website|tool|email|log)\b.{0,30}\b(?:says?|states?|reads?|claims?|instructs?|asks?|tells?|wants?"
+        r"|contains?|suggests?|recommends?)\b"
+        r"|\b(?:die seite|die datei|das dokument|la page|le fichier|la página|el archivo"
+        r"|de pagina)\b.{0,30}\b(?:sagt|behauptet|steht|dit|indique|dice|zegt)\b"
+    )
+    MOMENT = (
+        r"\b(?:right now|currently|at the moment|for now|today|yesterday|tomorrow|this (?:time|session|morning"
+        r"|afternoon|run)|just now|temporarily|in a (?:moment|second|minute)|so far|in progress|momentan|gerade"
+        r"|heute|gestern|vorerst|en ce moment|aujourd['’]hui|pour l['’]instant|ahora mismo|hoy|ayer"
+        r"|op dit moment|vandaag)\b|现在|今天|今日"
+    )
+    QUESTION = r"[?？؟]\s*[\"'”’)\]*_]*$|^¿"
+
+
+_ACKNOWLEDGEMENTS: Final = frozenset(
+    "ok okay yes yep yeah y no nope n thanks thank you great perfect nice good cool fine sure continue go on proceed next done please do it "
+    "ja nein danke gut weiter mach oui non merci bien sí si gracias vale bueno bedankt prima verder stop exit quit hi hello hey hallo "
+    "looks lgtm that this works for me now ahead sounds awesome excellent".split()
+)
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+
+
+@cache
+def _compiled(cue: Cue) -> re.Pattern[str]:
+    return re.compile(cue.value, re.IGNORECASE)
+
+
+def has(line: str, cue: Cue) -> bool:
+    """Whether the line shows the cue."""
+    return _compiled(cue).search(line) is not None
+
+
+def count(line: str, cue: Cue) -> int:
+    """How often the line shows the cue."""
+    return sum(1 for _ in _compiled(cue).finditer(line))
+
+
+def is_acknowledgement(line: str) -> bool:
+    """Whether a line only agrees, thanks or greets: `ok, go ahead`."""
+    words = [word.lower() for word in _WORD.findall(line)]
+    return len(words) <= 5 and all(word in _ACKNOWLEDGEMENTS for word in words)

@@ -1,0 +1,187 @@
+"""What a model's wording of one line must hold against that line (behaviours 184 and 188).
+
+The module owns these invariants:
+
+- A wording is accepted only when nothing is invented (names, numbers, quotes, capitals, foreign words), nothing that the line names is lost,
+  and what the line denies or demands is denied or demanded still.
+- A refused wording is never repaired: the caller puts the source's own words in its place.
+- Each refusal has one reason, so that provenance can count them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from emelex_core.engine.ports import FinishReason, Generation
+from emelex_core.errors import OutputRejected
+from emelex_workers.text import cues, keys, lines, reply, secrets
+from emelex_workers.text.cues import Cue
+from emelex_workers.text.tokens import holds, names, quotations
+
+LENGTH_FACTOR_MAX: Final = 1.0
+"""A restatement longer than its line has gained nothing."""
+KEPT_WORDS_MIN: Final = 0.3
+"""Share of the line's content words that must stand in the wording: less is another statement."""
+NEW_WORDS_MAX: Final = 0.25
+"""Share of the wording's content words that the line may lack, compared by stem."""
+
+_STEM_CHARACTERS: Final = 5
+
+
+class Refusal(StrEnum):
+    """Why a wording was refused."""
+
+    TRUNCATED = "truncated"
+    NO_TEXT = "no_text"
+    EMPTY = "empty"
+    CONTROL_TOKEN = "control_token"
+    ECHO = "echo"
+    REFUSED = "refused"
+    LOOP = "loop"
+    TOO_LONG = "too_long"
+    UNFINISHED = "unfinished"
+    INVENTED = "invented"
+    LOST = "lost"
+    POLARITY = "polarity"
+    OFF_TOPIC = "off_topic"
+    SPEAKER = "speaker"
+    SECRET = "secret"
+    UNCHANGED = "unchanged"
+
+
+PROTOCOL: Final = frozenset({Refusal.TRUNCATED, Refusal.NO_TEXT, Refusal.EMPTY})
+"""Refusals that speak of a broken engine rather than of a weak wording."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The cleaned wording and None, or the empty text and the reason for its refusal."""
+
+    text: str
+    refusal: Refusal | None
+
+
+_LABEL: Final = re.compile(
+    r"\A(?:(?:line|rewritten|rewrite|short|shorter|answer|sentence|summary|output|note)\b[^:]{0,20}:\s*)+", re.I
+)
+_CONTROL: Final = re.compile(r"<\||\|>|<｜|</?s>|\[/?INST\]|\[control token\]|<(?:start|end)_of_turn>")
+_REFUSING: Final = re.compile(
+    r"\b(?:i(?:['’]m| am) (?:sorry|unable|an ai|just an ai)|as an ai|as a language model|i (?:can(?:not|['’]t)|am not able to) (?:help|assist|provide"
+    r"|comply|do that|fulfil)|i apologi[sz]e|es tut mir leid|je suis désolé|lo siento)\b",
+    re.I,
+)
+_DEMAND: Final = re.compile(
+    r"\b(?:must|always|only|required?|should|exactly|at (?:least|most)|until|unless|except|before|after|immer|muss|müssen|nur|soll(?:en)?|erst"
+    r"|toujours|seulement|doit|siempre|solo|sólo|debe|altijd|alleen|moet|sempre|deve)\b",
+    re.I,
+)
+_FIRST_PERSON: Final = re.compile(r"\b(?:i|i['’](?:m|ve|ll|d)|my|me|we|we['’](?:re|ve|ll)|our|us|you|your)\b", re.I)
+_ENDS: Final = re.compile(r"[.!?。！？)\]`\"”’»]\Z")
+_CAPITALISED: Final = re.compile(r"(?<![\w'’])[A-Z][a-z]{2,}(?!\w)")
+
+
+def check(generation: Generation, line: str, *, instruction: str) -> Verdict:
+    """Judge a generation that was asked to reword `line`; never raises for what a model can write."""
+    if generation.finish_reason is FinishReason.LENGTH:
+        return Verdict(text="", refusal=Refusal.TRUNCATED)
+    if generation.finish_reason is not FinishReason.STOP:
+        return Verdict(text="", refusal=Refusal.NO_TEXT)
+    try:
+        raw = reply.finished_text(generation)
+    except OutputRejected:
+        return Verdict(text="", refusal=Refusal.EMPTY)
+    if _CONTROL.search(raw):
+        return Verdict(text="", refusal=Refusal.CONTROL_TOKEN)
+    text = _cleaned(raw)
+    refusal = refusal_of(text, line, instruction=instruction)
+    return Verdict(text="" if refusal else text, refusal=refusal)
+
+
+def refusal_of(text: str, line: str, *, instruction: str) -> Refusal | None:
+    """Return the first reason why a wording may not stand for its line, or None."""
+    if not text:
+        return Refusal.EMPTY
+    if keys.normal_form(text) == keys.normal_form(line):
+        return Refusal.UNCHANGED
+    if _is_echo(text, line, instruction):
+        return Refusal.ECHO
+    if _REFUSING.search(text) and not _REFUSING.search(line):
+        return Refusal.REFUSED
+    if is_loop(text):
+        return Refusal.LOOP
+    if len(text) > LENGTH_FACTOR_MAX * len(line):
+        return Refusal.TOO_LONG
+    if not _ENDS.search(text) and _ENDS.search(line):
+        return Refusal.UNFINISHED
+    if secrets.find(text):
+        return Refusal.SECRET
+    return _unfaithful(text, line)
+
+
+def is_loop(text: str) -> bool:
+    """Whether a text repeats itself: one word three times in a row, or a phrase of four words twice or more."""
+    words = keys.normal_form(text).split()
+    if any(words[index] == words[index + 1] == words[index + 2] for index in range(len(words) - 2)):
+        return True
+    phrases = Counter(tuple(words[index : index + 4]) for index in range(len(words) - 3))
+    return any(times >= 2 for times in phrases.values())
+
+
+def _unfaithful(text: str, line: str) -> Refusal | None:
+    if any(not holds(line, name) for name in (*names(text), *quotations(text), *_capitalised(text, line))):
+        return Refusal.INVENTED
+    if any(not holds(text, name) for name in (*names(line), *quotations(line))):
+        return Refusal.LOST
+    if any(text.count(mark) != line.count(mark) for mark in (secrets.REMOVED, "?")):
+        return Refusal.LOST
+    if cues.count(text, Cue.NEGATION) != cues.count(line, Cue.NEGATION) or _demands(text) != _demands(line):
+        return Refusal.POLARITY
+    if _FIRST_PERSON.search(text) and not _FIRST_PERSON.search(line):
+        return Refusal.SPEAKER
+    return Refusal.OFF_TOPIC if _is_off_topic(text, line) else None
+
+
+def _is_off_topic(text: str, line: str) -> bool:
+    source = keys.content_words(line)
+    wording = keys.content_words(text)
+    if not wording or not source:
+        return True
+    known = {_stem(word) for word in source}
+    said = {_stem(word) for word in wording}
+    new = sum(_stem(word) not in known for word in wording) / len(wording)
+    kept = len(known & said) / len(known)
+    return new > NEW_WORDS_MAX or kept < KEPT_WORDS_MIN
+
+
+def _demands(text: str) -> Counter[str]:
+    return Counter(match[0].lower() for match in _DEMAND.finditer(text))
+
+
+def _capitalised(text: str, line: str) -> tuple[str, ...]:
+    """Capitalised words inside the wording that the line does not write, in any case: invented names."""
+    known = {word.casefold() for word in re.findall(r"\w+", line)}
+    return tuple(
+        match[0]
+        for match in _CAPITALISED.finditer(text)
+        if match[0].casefold() not in known and match.start() > 0 and text[: match.start()].rstrip()[-1:] not in ".!?:"
+    )
+
+
+def _is_echo(text: str, line: str, instruction: str) -> bool:
+    told = keys.frame(instruction) - keys.frame(line)
+    return keys.containment(keys.frame(text) - keys.frame(line), told) > 0.5 and len(keys.frame(text) & told) >= 2
+
+
+def _cleaned(text: str) -> str:
+    text = _LABEL.sub("", lines.plain(text.split("\n", 1)[0]))
+    if len(text) > 2 and text[0] == text[-1] and text[0] in "\"'`" and text.count(text[0]) == 2:
+        text = text[1:-1].strip()
+    return text.removeprefix("- ").strip()
+
+
+def _stem(word: str) -> str:
+    return word[:_STEM_CHARACTERS]

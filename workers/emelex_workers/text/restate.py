@@ -1,0 +1,211 @@
+"""One bounded model call a line: the model words, the code has chosen and checks (measured.md, "Quality").
+
+The module owns these invariants:
+
+- Every call of a job has the same instruction and examples in front, so that an engine can reuse the prefix; the line
+  comes last, and is data.
+- A wording that fails its check is never used: the line stands in its source's own words.
+- Calls are bounded for a job. A second attempt at a job differs in a stated way (`settings_for`), and the last one makes
+  no call at all, so that a job never hangs on its model.
+- An engine whose every call ends wrongly (truncated, no text, empty) is broken, and the attempt fails by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
+from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
+from emelex_workers.text import guard, lines
+from emelex_workers.text.guard import PROTOCOL, Refusal
+
+PROMPT_VERSION: Final = "restate-1"
+CALLS_MAX: Final = 16
+LINE_CHARACTERS_MAX: Final = 600
+"""A longer line is not sent: the small models lose its end."""
+VERBATIM_ATTEMPT: Final = 3
+"""From this attempt on no model is asked: the job's last attempt must not fail for its wording."""
+_BROKEN_CALLS: Final = 3
+"""So many calls in a row that end wrongly show that the engine is broken; asking on would only cost time."""
+
+INSTRUCTION: Final = (
+    "You shorten one line. Write the same facts in fewer words, in the same language. "
+    "Copy every name, path, number, `code` and negation unchanged. Add nothing."
+)
+_EXAMPLES: Final = (
+    (
+        "I went ahead and updated the parser in `src/parse.py` so that it now skips blank lines, because they broke the import before.",
+        "Updated the parser in `src/parse.py` to skip blank lines, because they broke the import.",
+    ),
+    (
+        "It looks like the cache was not cleared after the deploy, and this is the reason why the old page was still shown to users.",
+        "The cache was not cleared after the deploy, so the old page was shown to users.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the calls of one attempt are made."""
+
+    sampling: Sampling
+    grammar: bool
+    calls_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """A line as it will stand: `by_model` says whose words they are."""
+
+    text: str
+    by_model: bool
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the calls of a job cost."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+
+
+def settings_for(attempt: int, *, calls_max: int = CALLS_MAX) -> Settings:
+    """Return the settings of an attempt, counted from 1: greedy, then sampled with another seed, then no call at all."""
+    if attempt <= 1:
+        return Settings(sampling=Sampling(), grammar=True, calls_max=calls_max)
+    if attempt < VERBATIM_ATTEMPT:
+        return Settings(sampling=Sampling(temperature=0.3, seed=attempt), grammar=True, calls_max=calls_max // 2)
+    return Settings(sampling=Sampling(), grammar=True, calls_max=0)
+
+
+@dataclass(slots=True)
+class Restater:
+    """Words lines with one engine, for one attempt at one job."""
+
+    engine: ChatEngine
+    cancel: CancelToken
+    settings: Settings
+    usage: Usage = field(default_factory=Usage)
+    refusals: Counter[str] = field(default_factory=Counter)
+    accepted: int = 0
+    _broken_in_a_row: int = 0
+    _last_protocol: Refusal | None = None
+
+    def word(self, line: str) -> Wording:
+        """Return the line in the model's words where they pass every check, else in its own.
+
+        Raises: Cancelled; PermanentFailure; EngineFailure.
+        """
+        if self.cancel.cancelled:
+            raise Cancelled("cancelled while lines were worded")
+        if not self.can_ask or len(line) > LINE_CHARACTERS_MAX or "[control token]" in line:
+            return Wording(text=line, by_model=False)
+        sampling = self.settings.sampling
+        verdict = guard.check(self._ask(line, sampling), line, instruction=INSTRUCTION)
+        if verdict.refusal in PROTOCOL and self.can_ask:
+            self._count(verdict.refusal)
+            again = Sampling(temperature=0.3, seed=sampling.seed + 1)
+            verdict = guard.check(self._ask(line, again), line, instruction=INSTRUCTION)
+        self._count(verdict.refusal)
+        if verdict.refusal:
+            return Wording(text=line, by_model=False)
+        self.accepted += 1
+        return Wording(text=verdict.text, by_model=True)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether another call is within the job's bound and the engine is not known to be broken."""
+        return self.usage.calls < self.settings.calls_max and self._broken_in_a_row < _BROKEN_CALLS
+
+    def close(self) -> None:
+        """Raise OutputRejected when calls were made and every one ended wrongly; the message states the cause."""
+        broken = sum(self.refusals[refusal.value] for refusal in PROTOCOL)
+        if self.usage.calls and broken == self.usage.calls and self._last_protocol is not None:
+            causes = {
+                Refusal.TRUNCATED: "output truncated at the token limit",
+                Refusal.NO_TEXT: "tool calls instead of text",
+                Refusal.EMPTY: "empty output",
+            }
+            raise OutputRejected(
+                f"the model gave no usable text in {self.usage.calls} calls: {causes[self._last_protocol]}"
+            )
+
+    def provenance(self) -> dict[str, Any]:
+        """Return what repeats this run: prompt, grammar, sampling and counts; no times."""
+        return {
+            "prompt_version": PROMPT_VERSION,
+            "prompt_sha256": PROMPT_SHA256,
+            "grammar_sha256": GRAMMAR_SHA256 if self.settings.grammar else None,
+            "temperature": self.settings.sampling.temperature,
+            "seed": self.settings.sampling.seed,
+            "calls_max": self.settings.calls_max,
+            "calls": self.usage.calls,
+            "worded_by_model": self.accepted,
+            "rejected": dict(sorted(self.refusals.items())),
+        }
+
+    def _count(self, refusal: Refusal | None) -> None:
+        if refusal in PROTOCOL:
+            self._broken_in_a_row += 1
+            self._last_protocol = refusal
+        else:
+            self._broken_in_a_row = 0
+        if refusal is not None:
+            self.refusals[refusal.value] += 1
+
+    def _ask(self, line: str, sampling: Sampling) -> Generation:
+        request = Request(
+            messages=prompt(line),
+            output_tokens_max=self._output_tokens(line),
+            grammar=GRAMMAR if self.settings.grammar else None,
+            stop=("\n",),
+            sampling=sampling,
+        )
+        generation = self.engine.generate(request, self.cancel)
+        self.usage.calls += 1
+        self.usage.prompt_tokens += generation.prompt_tokens
+        self.usage.output_tokens += generation.output_tokens
+        self.usage.seconds += generation.seconds
+        return generation
+
+    def _output_tokens(self, line: str) -> int:
+        """A wording may not be longer than its line, so neither may the call be, but for a little room to end."""
+        return self.engine.count_text(line) + 16
+
+
+def prompt(line: str) -> tuple[Message, ...]:
+    """Return the messages that ask for one line's wording."""
+    messages = [Message(role=Role.SYSTEM, text=INSTRUCTION)]
+    for source, wording in _EXAMPLES:
+        messages += (Message(role=Role.USER, text=source), Message(role=Role.ASSISTANT, text=wording))
+    return (*messages, Message(role=Role.USER, text=line))
+
+
+def source_tokens_max(engine: ChatEngine, output_tokens_max: int) -> int:
+    """Return the safe budget for source text: context minus prompt and output, by the engine's own count.
+
+    Raises: PermanentFailure when nothing is left.
+    """
+    context = engine.info.context_tokens
+    output = min(output_tokens_max, context // 4)
+    room = context - output - engine.count_prompt(prompt(""))
+    if room <= 0:
+        raise PermanentFailure(f"the model's context of {context} tokens does not hold the prompt")
+    return room
+
+
+def shortened(line: str, characters_max: int) -> str:
+    """Return a line in its own words within a bound: cut at a sentence or clause, and marked as cut."""
+    return lines.cut(line, characters_max)
+
+
+GRAMMAR: Final = r'root ::= [^\x00-\x20] [^\x00-\x1F]{4,400} "\n"?'
+GRAMMAR_SHA256: Final = hashlib.sha256(GRAMMAR.encode()).hexdigest()
+PROMPT_SHA256: Final = hashlib.sha256(
+    "\x1e".join(f"{message.role.value}\x1f{message.text}" for message in prompt("")).encode()
+).hexdigest()
