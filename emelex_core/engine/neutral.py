@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from emelex_core import codec
+
 _CONTROL: Final = re.compile(
     r"""
     <(?= \|                                            # <|im_end|>, <|eot_id|>: ChatML, Llama 3, Phi, Qwen
@@ -27,5 +29,9 @@ _CONTROL: Final = re.compile(
 
 
 def neutral(text: str) -> str:
-    """Return the text with a space behind the first character of whatever has a control token's shape."""
+    """Return the text with a space behind the first character of whatever has a control token's shape.
+
+    Raises: Invalid for text that is not strict UTF-8.
+    """
+    codec.check_text(text, what="text for the model")
     return _CONTROL.sub(r"\g<0> ", text)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from typing import Final, Self
 
-from emelex_core import codec
 from emelex_core.codec import Json
 from emelex_core.engine import reply
 from emelex_core.engine.checks import check_fits, check_request
@@ -166,7 +165,5 @@ class EndpointEngine:
 
 
 def _wire(messages: tuple[Message, ...]) -> list[Json]:
-    """Return messages in the protocol's form; Invalid for text that is not UTF-8."""
-    for message in messages:
-        codec.check_text(message.text, what="message")
+    """Return messages in the protocol's form."""
     return [{"role": message.role.value, "content": neutral(message.text)} for message in messages]

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import orjson
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from emelex_core.codec import Json
 from emelex_core.engine import reply
@@ -114,7 +114,7 @@ class Server:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((httpx.ConnectError, httpx.ConnectTimeout)),
             stop=stop_after_delay(min(CONNECT_RETRY_SECONDS, seconds)),
-            wait=wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1),
+            wait=wait_exponential(multiplier=0.1, max=1.0),
             reraise=True,
         )
         try:

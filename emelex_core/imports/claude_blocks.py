@@ -12,13 +12,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
 from emelex_core.events import MediaPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from emelex_core.imports.lenient import JsonObject, bound_arguments, fit_text
+from emelex_core.imports.lenient import DEEP_VALUE, JsonObject, as_items, as_object, bound_arguments, fit_text
 from emelex_core.imports.media import MediaReader
 from emelex_core.imports.reading import kind_name
 
@@ -37,8 +36,8 @@ class BlockReader:
         self._skipped = skipped
         self._defects = defects
 
-    def answer_part(self, block: JsonObject, call_id: Callable[[], str]) -> Part | None:
-        """Return the part of an assistant's block, or None. `call_id` names a call that came without an id."""
+    def answer_part(self, block: JsonObject, *, unnamed: str) -> Part | None:
+        """Return the part of an assistant's block, or None. `unnamed` is the id of a call that came without one."""
         kind = block.get("type")
         match kind:
             case "text":
@@ -52,15 +51,15 @@ class BlockReader:
                 return None
             case "image" | "document":
                 return self.media_part(block)
-        if kind in CALL_TYPES:
-            return self._call(block, call_id)
-        self._defects[f"unknown:block/{kind_name(kind)}"] += 1
-        return None
+            case str() if kind in CALL_TYPES:
+                return self._call(block, unnamed)
+            case _:
+                self._defects[f"unknown:block/{kind_name(kind)}"] += 1
+                return None
 
     def media_part(self, block: JsonObject) -> MediaPart | TextPart:
         """Return the part of an image or document block."""
-        source = block.get("source")
-        source = source if isinstance(source, dict) else {}
+        source = as_object(block.get("source")) or {}
         if source.get("type") == "url":
             return self._media.from_url(source.get("url"))
         if source.get("type") == "text" and isinstance(source.get("data"), str):
@@ -71,8 +70,7 @@ class BlockReader:
         """Return a tool result's parts: its text first, then its media."""
         texts: list[str] = []
         media: list[Part] = []
-        content = block.get("content")
-        for item in content if isinstance(content, list) else [content]:
+        for item in as_items(block.get("content")):
             self._add_result(item, texts, media)
         text = "\n".join(texts)
         is_error = block.get("is_error") is True
@@ -92,16 +90,17 @@ class BlockReader:
         if isinstance(item, str):
             texts.append(item)
             return
-        kind = item.get("type") if isinstance(item, dict) else None
+        block = as_object(item) or {}
+        kind = block.get("type")
         match kind:
-            case "text" if isinstance(item.get("text"), str):
-                texts.append(item["text"])
+            case "text" if isinstance(block.get("text"), str):
+                texts.append(block["text"])
             case "image" | "document":
-                media.append(self.media_part(item))
+                media.append(self.media_part(block))
             case "tool_reference":
-                texts.append(f"[tool: {kind_name(item.get('tool_name'))}]")
+                texts.append(f"[tool: {kind_name(block.get('tool_name'))}]")
             case "web_search_result":
-                texts.append(f"{item.get('title')}\n{item.get('url')}")
+                texts.append(f"{block.get('title')}\n{block.get('url')}")
             case _:
                 self._defects[f"unknown:result/{kind_name(kind)}"] += 1
                 texts.append(json_text(item))
@@ -114,14 +113,15 @@ class BlockReader:
             return None
         return part(text=fit_text(text, self._defects))
 
-    def _call(self, block: JsonObject, call_id: Callable[[], str]) -> ToolCallPart:
+    def _call(self, block: JsonObject, unnamed: str) -> ToolCallPart:
+        call_id = bounded_id(block.get("id"))
+        if call_id is None:
+            self._defects["missing_call_id"] += 1
         value = block.get("input")
-        if isinstance(value, dict):
-            arguments = bound_arguments(value, self._defects)
-        else:
-            arguments = {} if value is None else bound_arguments({"input": value}, self._defects)
+        fields = as_object({} if value is None else value)
+        arguments = bound_arguments({"input": value} if fields is None else fields, self._defects)
         return ToolCallPart(
-            call_id=bounded_id(block.get("id")) or call_id(),
+            call_id=call_id or unnamed,
             name=bounded_id(block.get("name")) or "?",
             arguments=arguments,
         )
@@ -138,7 +138,7 @@ def bounded_id(value: Any) -> str | None:
 
 def agent_label(result: Any) -> str | None:
     """Return the label that links a tool's answer to the subagent that gave it, or None."""
-    agent = result.get("agentId") if isinstance(result, dict) else None
+    agent = (as_object(result) or {}).get("agentId")
     return f"agent:{agent}" if isinstance(agent, str) and _AGENT_ID.fullmatch(agent) else None
 
 
@@ -147,4 +147,4 @@ def json_text(value: Any) -> str:
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        return "[value nested too deep to import]"
+        return DEEP_VALUE

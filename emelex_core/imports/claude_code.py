@@ -16,8 +16,9 @@ from typing import Any, Final
 from emelex_core.events import Event, EventKind, Part, TextPart
 from emelex_core.imports import claude_rows
 from emelex_core.imports.claude_blocks import CALL_TYPES, BlockReader, agent_label, bounded_id
+from emelex_core.imports.claude_rows import Silent
 from emelex_core.imports.jsonl import Line
-from emelex_core.imports.lenient import JsonObject, fit_text, load_exact
+from emelex_core.imports.lenient import JsonObject, as_items, as_object, fit_text, load_exact
 from emelex_core.imports.reading import Reader, clean_title, instant, make_event, text_of
 from emelex_core.imports.recent import Recent
 from emelex_core.imports.records import CLAUDE_CODE, MediaSink, SessionHeader, TranscriptFile
@@ -27,7 +28,9 @@ from emelex_core.sessions.records import ImportSource
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AGENT_FILE: Final = re.compile(r"agent-[A-Za-z0-9_-]+")
-_MACHINES: Final = frozenset({"agent", "channel", "coordinator", "hook", "peer", "system", "task-notification", "teammate"})
+_MACHINES: Final = frozenset(
+    {"agent", "channel", "coordinator", "hook", "peer", "system", "task-notification", "teammate"}
+)
 """Origins of a user-role row that are no person."""
 _SUMMARY_TITLES_MAX: Final = 64
 
@@ -82,8 +85,8 @@ class ClaudeCodeReader(Reader):
         row = line.value
         self._learn(row)
         branch = self._branch(row)
-        message = row.get("message")
-        if row.get("type") in ("user", "assistant") and isinstance(message, dict):
+        message = as_object(row.get("message"))
+        if row.get("type") in ("user", "assistant") and message is not None:
             self._name(row.get("uuid"), message.get("content"), line)
             if row.get("type") == "user" and not row.get("isMeta"):
                 self._offer_title(message.get("content"), branch)
@@ -102,10 +105,13 @@ class ClaudeCodeReader(Reader):
             case "attachment":
                 self._read_attachment(row, line, branch)
             case str() as kind if kind in claude_rows.NOISE:
-                foreign = kind == "summary" and row.get("leafUuid") in self._summaries
-                self.skipped["summary_unresolved" if foreign else kind] += 1
+                self.skipped[kind] += 1
             case kind:
                 self._count_unknown(kind)
+
+    def _end(self) -> None:
+        if self._summaries:
+            self.skipped["summary_of_other_session"] += len(self._summaries)
 
     def _learn(self, row: JsonObject) -> None:
         """Take up the Session's id, directory and titles, whatever row they stand in."""
@@ -122,11 +128,19 @@ class ClaudeCodeReader(Reader):
             case "ai-title":
                 self._set_title("ai-title", row.get("aiTitle"))
             case "summary":
-                leaf, title = row.get("leafUuid"), clean_title(text_of(row.get("summary")))
-                if isinstance(leaf, str) and title and self._records.get(leaf) is not None:
-                    self._titles["summary"] = title
-                elif isinstance(leaf, str) and title and len(self._summaries) < _SUMMARY_TITLES_MAX:
-                    self._summaries[leaf] = title
+                self._learn_summary(row)
+            case _:
+                pass
+
+    def _learn_summary(self, row: JsonObject) -> None:
+        """A summary row names its Session only when the record that it points to stands in this file."""
+        leaf, title = row.get("leafUuid"), clean_title(text_of(row.get("summary")))
+        if not isinstance(leaf, str) or title is None:
+            return
+        if self._records.get(leaf) is not None:
+            self._titles["summary"] = title
+        elif len(self._summaries) < _SUMMARY_TITLES_MAX:
+            self._summaries[leaf] = title
 
     def _set_title(self, kind: str, value: Any) -> None:
         title = clean_title(text_of(value))
@@ -153,8 +167,8 @@ class ClaudeCodeReader(Reader):
         return self._assembler(branch)
 
     def _read_user(self, row: JsonObject, line: Line, branch: str | None) -> None:
-        message = row.get("message")
-        if not isinstance(message, dict):
+        message = as_object(row.get("message"))
+        if message is None:
             self.defects["malformed:user"] += 1
             return
         content = message.get("content")
@@ -164,25 +178,24 @@ class ClaudeCodeReader(Reader):
         if not row.get("isMeta"):
             self._offer_title(content, branch)
         own: list[Part] = []
-        for block in content if isinstance(content, list) else [content]:
-            if isinstance(block, dict) and block.get("type") == "tool_result":
+        for item in as_items(content):
+            block = as_object(item) or {}
+            if block.get("type") == "tool_result":
                 self._say(own, row, branch, name)
                 own = []
                 self._result(block, row, branch, name)
             else:
-                own += self._user_parts(block, row, branch, name)
+                own += self._user_parts(item, row, branch, name)
         self._say(own, row, branch, name)
 
-    def _user_parts(self, block: Any, row: JsonObject, branch: str | None, name: RecordName) -> list[Part]:
+    def _user_parts(self, item: Any, row: JsonObject, branch: str | None, name: RecordName) -> list[Part]:
         """Return a block's own words or media; what was injected becomes an event at once."""
-        text = block if isinstance(block, str) else None
-        if isinstance(block, dict):
-            if block.get("type") in ("image", "document"):
-                return [self._blocks.media_part(block)]
-            if block.get("type") == "text":
-                text = text_of(block.get("text")) or ""
-        if text is None:
-            self._count_unknown("block", block.get("type") if isinstance(block, dict) else None)
+        block = as_object(item) or {}
+        if block.get("type") in ("image", "document"):
+            return [self._blocks.media_part(block)]
+        text = block.get("text") if block.get("type") == "text" else item
+        if not isinstance(text, str):
+            self._count_unknown("block", block.get("type"))
             return []
         if row.get("isCompactSummary") is True:
             self._put(EventKind.CONTEXT, text, IMPORTED_SUMMARY, row, branch, name)
@@ -214,12 +227,12 @@ class ClaudeCodeReader(Reader):
 
     def _machine(self, row: JsonObject) -> str | None:
         """Return what spoke in a user-role row, when it was no person."""
-        origin = row.get("origin")
+        origin = as_object(row.get("origin")) or {}
         if row.get("isMeta") is True:
             return "meta"
         if row.get("isVisibleInTranscriptOnly") is True:
             return "transcript_only"
-        if isinstance(origin, dict) and origin.get("kind") in _MACHINES:
+        if origin.get("kind") in _MACHINES:
             return "notification"
         return "agent_prompt" if row.get("isSidechain") is True or self._is_agent else None
 
@@ -237,87 +250,81 @@ class ClaudeCodeReader(Reader):
         label, occurred_at = agent_label(structured), instant(row.get("timestamp"))
         event = make_event(EventKind.TOOL, parts, name, label=label, occurred_at=occurred_at)
         first, *rest = split_event(event, name)
+        if branch is None:
+            self._end_idle_branches()
         assembler.result(first, call_id)
         for piece in rest:
             assembler.note(piece)
 
     def _read_assistant(self, row: JsonObject, line: Line, branch: str | None) -> None:
-        message = row.get("message")
-        if not isinstance(message, dict):
+        message = as_object(row.get("message"))
+        if message is None:
             self.defects["malformed:assistant"] += 1
             return
         content = message.get("content")
         name = self._name(row.get("uuid"), content, line)
         if name is None:
             return
-        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        blocks = _blocks(content)
         if row.get("isApiErrorMessage") is True or message.get("model") == "<synthetic>":
             self._synthetic(blocks, row, branch, name)
             return
-        if any(isinstance(block, dict) and block.get("type") in CALL_TYPES for block in blocks):
-            exact = load_exact(line.data, row, self.defects)["message"]["content"]
-            blocks = exact if isinstance(exact, list) else blocks
+        if any(block.get("type") in CALL_TYPES for block in blocks):
+            blocks = _blocks(load_exact(line.data, row, self.defects)["message"]["content"])
         assembler = self._at(branch)
         key = text_of(message.get("id")) or f"@{line.offset}"
         occurred_at = instant(row.get("timestamp"))
         for place, block in enumerate(blocks):
-            if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str):
+            if isinstance(block.get("tool_use_id"), str):
                 self._result(block, row, branch, name)
                 continue
-            part = self._blocks.answer_part(
-                block if isinstance(block, dict) else {}, lambda place=place: self._call_name(line, place)
-            )
+            part = self._blocks.answer_part(block, unnamed=f"call@{line.offset}.{place}")
             if part is not None:
                 assembler.answer(part, key=key, name=name, occurred_at=occurred_at)
 
-    def _call_name(self, line: Line, place: int) -> str:
-        self.defects["missing_call_id"] += 1
-        return f"call@{line.offset}.{place}"
-
-    def _synthetic(self, blocks: list[Any], row: JsonObject, branch: str | None, name: RecordName) -> None:
+    def _synthetic(self, blocks: list[JsonObject], row: JsonObject, branch: str | None, name: RecordName) -> None:
         """What the program wrote in the assistant's place: an error of the server, or a note."""
-        texts = [block["text"] for block in blocks if isinstance(block, dict) and text_of(block.get("text"))]
+        texts = [block["text"] for block in blocks if text_of(block.get("text"))]
         is_error = row.get("isApiErrorMessage") is True or row.get("error") is not None
         kind, label = (EventKind.ERROR, "api_error") if is_error else (EventKind.AUDIT, "synthetic")
         self._put(kind, "\n".join(texts), label, row, branch, name)
 
     def _read_system(self, row: JsonObject, line: Line, branch: str | None) -> None:
         said = claude_rows.system_row(row)
-        if isinstance(said, tuple):
+        if said is Silent.NOISE:
+            self.skipped[f"system/{row.get('subtype')}"] += 1
+        elif said is Silent.UNKNOWN:
+            self._count_unknown("system", row.get("subtype"))
+        else:
             name = self._name(row.get("uuid"), row.get("content"), line)
             if name is not None:
                 kind, label, text = said
                 self._put(kind, text, label, row, branch, name)
-        elif said is None:
-            self.skipped[f"system/{row.get('subtype')}"] += 1
-        else:
-            self._count_unknown("system", row.get("subtype"))
 
     def _read_attachment(self, row: JsonObject, line: Line, branch: str | None) -> None:
-        attachment = row.get("attachment")
-        if not isinstance(attachment, dict):
+        attachment = as_object(row.get("attachment"))
+        if attachment is None:
             self.defects["malformed:attachment"] += 1
             return
         said = claude_rows.attachment_row(attachment)
-        if said is None:
+        if said is Silent.NOISE:
             self.skipped[f"attachment/{attachment.get('type')}"] += 1
-        elif isinstance(said, tuple):
+        elif said is Silent.UNKNOWN:
+            self._count_unknown("attachment", attachment.get("type"))
+        else:
             name = self._name(row.get("uuid"), attachment, line)
             if name is not None and attachment.get("type") == "queued_command":
                 self._queued(attachment, row, branch, name)
             elif name is not None:
                 self._put(EventKind.CONTEXT, said[1], said[0], row, branch, name)
-        else:
-            self._count_unknown("attachment", attachment.get("type"))
 
     def _queued(self, attachment: JsonObject, row: JsonObject, branch: str | None, name: RecordName) -> None:
         """Words typed while the agent worked reach the model as an attachment; they are the person's all the same."""
-        origin = attachment.get("origin")
-        machine = isinstance(origin, dict) and origin.get("kind") not in ("human", "cli", None)
-        prompt = attachment.get("prompt")
+        origin = as_object(attachment.get("origin")) or {}
+        machine = origin.get("kind") not in ("human", "cli", None)
         own: list[Part] = []
-        for block in prompt if isinstance(prompt, list) else [prompt]:
-            own += self._user_parts(block, row, branch, name)
+        for item in as_items(attachment.get("prompt")):
+            own += self._user_parts(item, row, branch, name)
         if not own:
             return
         human = attachment.get("commandMode", "prompt") == "prompt" and not machine and self._machine(row) is None
@@ -348,11 +355,15 @@ class ClaudeCodeReader(Reader):
         """Take the first own words of a branch as its title."""
         if "words" in self._titles if branch is None else self._branches.get(branch):
             return
-        blocks = content if isinstance(content, list) else [content]
-        texts = (block.get("text") if isinstance(block, dict) else block for block in blocks)
+        texts = ((as_object(item) or {"text": item}).get("text") for item in as_items(content))
         own = (words.text for text in texts if isinstance(text, str) for words in split_words(text) if not words.label)
         title = clean_title(next(own, None))
         if title and branch is None:
             self._titles["words"] = title
         elif title and branch is not None:
             self._branches[branch] = title
+
+
+def _blocks(content: Any) -> list[JsonObject]:
+    """Return a message's content as blocks; plain text is one text block."""
+    return [as_object(item) or {"type": "text", "text": item} for item in as_items(content)]

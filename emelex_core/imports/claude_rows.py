@@ -7,10 +7,11 @@ everything else (counted as unknown).
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Final
 
 from emelex_core.events import EventKind
-from emelex_core.imports.lenient import JsonObject
+from emelex_core.imports.lenient import JsonObject, as_list, as_object
 
 NOISE: Final = frozenset(
     {
@@ -74,19 +75,66 @@ _ATTACHMENT_CONTEXT: Final[dict[str, str]] = {
 _HOOKS_BEFORE_MODEL: Final = frozenset({"SessionStart", "UserPromptSubmit"})
 """Hooks whose output is put before the model; that of others only shows in the terminal."""
 _ATTACHMENT_NOISE: Final = frozenset(
-    """agent_listing_delta agent_mention auto_mode auto_mode_exit batching_reminder_sent budget_usd command_permissions
-    compact_file_reference critical_system_reminder date_change deferred_tools_delta diagnostics directory dynamic_skill
-    hook_cancelled hook_error_during_execution hook_non_blocking_error hook_permission_decision hook_stopped_continuation
-    hook_success invoked_skills mcp_instructions_delta mcp_resource opened_file_in_ide output_style plan_file_reference
-    plan_mode plan_mode_exit plan_mode_reentry read_truncation_notice relevant_memories selected_lines_in_ide
-    silent_turn_reminder skill_listing structured_output task_reminder task_status team_context teammate_mailbox
-    todo_reminder token_usage total_tokens_reminder ultra_effort_enter ultra_effort_exit ultramemory
-    verify_plan_reminder""".split()
+    {
+        "agent_listing_delta",
+        "agent_mention",
+        "auto_mode",
+        "auto_mode_exit",
+        "batching_reminder_sent",
+        "budget_usd",
+        "command_permissions",
+        "compact_file_reference",
+        "critical_system_reminder",
+        "date_change",
+        "deferred_tools_delta",
+        "diagnostics",
+        "directory",
+        "dynamic_skill",
+        "hook_cancelled",
+        "hook_error_during_execution",
+        "hook_non_blocking_error",
+        "hook_permission_decision",
+        "hook_stopped_continuation",
+        "hook_success",
+        "invoked_skills",
+        "mcp_instructions_delta",
+        "mcp_resource",
+        "opened_file_in_ide",
+        "output_style",
+        "plan_file_reference",
+        "plan_mode",
+        "plan_mode_exit",
+        "plan_mode_reentry",
+        "read_truncation_notice",
+        "relevant_memories",
+        "selected_lines_in_ide",
+        "silent_turn_reminder",
+        "skill_listing",
+        "structured_output",
+        "task_reminder",
+        "task_status",
+        "team_context",
+        "teammate_mailbox",
+        "todo_reminder",
+        "token_usage",
+        "total_tokens_reminder",
+        "ultra_effort_enter",
+        "ultra_effort_exit",
+        "ultramemory",
+        "verify_plan_reminder",
+    }
 )
 
 
-def system_row(row: JsonObject) -> tuple[EventKind, str, str] | None | bool:
-    """Return kind, label and text of a system row; None for noise, False for an unknown subtype."""
+class Silent(Enum):
+    """Why a row has nothing to say."""
+
+    NOISE = "noise"
+    UNKNOWN = "unknown"
+
+
+def system_row(row: JsonObject) -> tuple[EventKind, str, str] | Silent:
+    """Return kind, label and text of a system row that says something, else whether it is known."""
     subtype = row.get("subtype")
     if subtype == "compact_boundary":
         return EventKind.AUDIT, "compact_boundary", _boundary_text(row)
@@ -97,26 +145,25 @@ def system_row(row: JsonObject) -> tuple[EventKind, str, str] | None | bool:
     label = _SYSTEM_CONTEXT.get(subtype) if isinstance(subtype, str) else None
     if label is not None:
         text = _plain(row.get("content"))
-        return (EventKind.CONTEXT, label, text) if text else None
-    return None if subtype in _SYSTEM_NOISE else False
+        return (EventKind.CONTEXT, label, text) if text else Silent.NOISE
+    return Silent.NOISE if subtype in _SYSTEM_NOISE else Silent.UNKNOWN
 
 
-def attachment_row(attachment: JsonObject) -> tuple[str, str] | None | bool:
-    """Return label and text of an attachment that stood before the model; None for noise, False for an unknown type."""
+def attachment_row(attachment: JsonObject) -> tuple[str, str] | Silent:
+    """Return label and text of an attachment that stood before the model, else whether it is known."""
     kind = attachment.get("type")
     if kind == "hook_success" and attachment.get("hookEvent") in _HOOKS_BEFORE_MODEL:
         text = _plain(attachment.get("content"))
-        return ("hook", text) if text else None
+        return ("hook", text) if text else Silent.NOISE
     label = _ATTACHMENT_CONTEXT.get(kind) if isinstance(kind, str) else None
     if label is not None:
         text = _attachment_text(attachment)
-        return (label, text) if text else None
-    return None if kind in _ATTACHMENT_NOISE else False
+        return (label, text) if text else Silent.NOISE
+    return Silent.NOISE if kind in _ATTACHMENT_NOISE else Silent.UNKNOWN
 
 
 def _boundary_text(row: JsonObject) -> str:
-    data = row.get("compactMetadata")
-    data = data if isinstance(data, dict) else {}
+    data = as_object(row.get("compactMetadata")) or {}
     trigger, tokens = data.get("trigger"), data.get("preTokens")
     facts = [str(trigger)] if isinstance(trigger, str) else []
     facts += [f"{tokens} tokens before"] if isinstance(tokens, int) else []
@@ -124,16 +171,16 @@ def _boundary_text(row: JsonObject) -> str:
 
 
 def _error_text(row: JsonObject) -> str:
-    error = row.get("error")
-    if isinstance(error, dict):
-        inner = error.get("error")
-        texts = (error.get("formatted"), error.get("message"), inner.get("message") if isinstance(inner, dict) else None)
-        text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
-        status = error.get("status")
-        if text is None and isinstance(status, int):
-            text = f"status {status}"
+    error = as_object(row.get("error"))
+    text = None
+    if error is None:
+        text = _plain(row.get("error"))
     else:
-        text = _plain(error)
+        inner = as_object(error.get("error")) or {}
+        texts = (error.get("formatted"), error.get("message"), inner.get("message"))
+        text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
+        if text is None and isinstance(error.get("status"), int):
+            text = f"status {error['status']}"
     return text or _plain(row.get("content")) or "The model's server answered with an error."
 
 
@@ -152,10 +199,10 @@ def _plain(value: Any, depth: int = 0) -> str | None:
         return value if value.strip() else None
     if depth > 3:
         return None
-    if isinstance(value, list):
-        texts = [text for item in value if (text := _plain(item, depth + 1))]
+    if (items := as_list(value)) is not None:
+        texts = [text for item in items if (text := _plain(item, depth + 1))]
         return "\n".join(texts) or None
-    if isinstance(value, dict):
+    if (fields := as_object(value)) is not None:
         keys = ("text", "content", "file", "blockingError", "message")
-        return next((text for key in keys if (text := _plain(value.get(key), depth + 1))), None)
+        return next((text for key in keys if (text := _plain(fields.get(key), depth + 1))), None)
     return None

@@ -50,7 +50,9 @@ class LineReader:
     Raises: NotFound or Invalid when the file cannot be opened, Storage when reading it fails.
     """
 
-    def __init__(self, path: Path, *, defects: Counter[str], line_bytes_max: int = limits.IMPORT_LINE_BYTES_MAX) -> None:
+    def __init__(
+        self, path: Path, *, defects: Counter[str], line_bytes_max: int = limits.IMPORT_LINE_BYTES_MAX
+    ) -> None:
         self._path = path
         self._defects = defects
         self._line_bytes_max = line_bytes_max
@@ -108,7 +110,7 @@ class LineReader:
         self._consume(raw)
 
     def _pass_over(self, raw: bytes, stream: BinaryIO) -> None:
-        """Consume an oversized line in pieces. One that does not end is consumed as well: it is not worth waiting for."""
+        """Consume an oversized line in pieces. One that does not end is consumed as well: it is not waited for."""
         self._defects["oversized_line"] += 1
         while raw:
             self._consume(raw)
@@ -159,7 +161,7 @@ def is_packed(path: Path) -> bool:
 
 
 def open_unpacked(path: Path) -> BinaryIO:
-    """Open a regular file for reading, through zstd when it is packed. Raises: NotFound; Invalid naming path and why."""
+    """Open a regular file for reading, through zstd when it is packed. Raises: NotFound and Invalid."""
     stream = _open_regular(path)
     try:
         packed = stream.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC

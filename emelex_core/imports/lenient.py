@@ -13,14 +13,16 @@ import json
 import math
 import re
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import orjson
 
 from emelex_core import limits
 
-JsonObject = dict[str, Any]
+JsonObject: TypeAlias = dict[str, Any]
+JsonList: TypeAlias = list[Any]
 
+DEEP_VALUE: Final = "[value nested too deep to import]"
 ARGUMENT_STRING_BYTES_MAX: Final = limits.MIB
 """One string inside a call's arguments; a longer one is cut, so that its neighbours stay addressable."""
 _SALVAGE_BYTES_MAX: Final = limits.EVENT_BYTES_MAX
@@ -45,10 +47,30 @@ def load_record(data: bytes, defects: Counter[str]) -> JsonObject | None:
         value = _load_slowly(data, defects)
         if value is None:
             return None
-    if not isinstance(value, dict):
+    found = as_object(value)
+    if found is None:
         defects["not_object"] += 1
-        return None
-    return value
+    return found
+
+
+def as_object(value: Any) -> JsonObject | None:
+    """Return the value when it is a JSON object, else None."""
+    return cast(JsonObject, value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> JsonList | None:
+    """Return the value when it is a JSON array, else None."""
+    return value if _is_list(value) else None
+
+
+def _is_list(value: Any) -> TypeGuard[JsonList]:
+    return isinstance(value, list)
+
+
+def as_items(value: Any) -> JsonList:
+    """Return an array's items, or the one value that stands where an array may stand."""
+    items = as_list(value)
+    return [value] if items is None else items
 
 
 def load_exact(data: bytes, value: JsonObject, defects: Counter[str]) -> JsonObject:
@@ -63,8 +85,7 @@ def load_exact(data: bytes, value: JsonObject, defects: Counter[str]) -> JsonObj
         orjson.loads(data)
     except orjson.JSONDecodeError:
         return value
-    exact = _load_slowly(data, defects)
-    return exact if isinstance(exact, dict) else value
+    return as_object(_load_slowly(data, defects)) or value
 
 
 def load_arguments(text: str, defects: Counter[str]) -> JsonObject:
@@ -97,7 +118,7 @@ def bound_arguments(value: JsonObject, defects: Counter[str]) -> JsonObject:
 def fit_text(
     text: str, defects: Counter[str], *, name: str = "cut_text", bytes_max: int = limits.IMPORT_TEXT_BYTES_MAX
 ) -> str:
-    """Return the text, or its beginning and a marker that states the cut, so that its JSON form has `bytes_max` bytes."""
+    """Return the text, or its beginning and a marker that states the cut, so that its JSON form fits `bytes_max`."""
     if len(text) * 6 + 2 <= bytes_max or encoded_bytes(text) <= bytes_max:
         return text
     defects[name] += 1
@@ -152,7 +173,7 @@ def _salvage(data: bytes, defects: Counter[str]) -> JsonObject | None:
             except orjson.JSONDecodeError:
                 continue
             defects["fused_line"] += 1
-            return value if isinstance(value, dict) else None
+            return as_object(value)
     defects["not_json"] += 1
     return None
 
@@ -172,7 +193,7 @@ def _prune(data: bytes, found: Counter[str]) -> bytes:
         elif token in b"]}":
             depth -= 1
             if depth == limits.IMPORT_NESTING_MAX:
-                pieces += (data[done:start], b'"[value nested too deep to import]"')
+                pieces += (data[done:start], orjson.dumps(DEEP_VALUE))
                 done = match.end()
                 found["deep_value"] += 1
     return b"".join((*pieces, data[done:])) if pieces else data
@@ -203,10 +224,10 @@ def _without_surrogates(value: Any, defects: Counter[str]) -> Any:
         if count:
             defects["lone_surrogate"] += count
         return clean
-    if isinstance(value, list):
-        return [_without_surrogates(item, defects) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key, defects): _without_surrogates(item, defects) for key, item in value.items()}
+    if (items := as_list(value)) is not None:
+        return [_without_surrogates(item, defects) for item in items]
+    if (fields := as_object(value)) is not None:
+        return {_without_surrogates(key, defects): _without_surrogates(item, defects) for key, item in fields.items()}
     return value
 
 
@@ -225,13 +246,11 @@ class _Bound:
         if isinstance(value, str):
             self.nodes += 1
             return fit_text(value, self._defects, name="cut_argument", bytes_max=ARGUMENT_STRING_BYTES_MAX)
-        if isinstance(value, (dict, list)):
-            if depth > _ARGUMENT_DEPTH_MAX:
-                self._defects["deep_value"] += 1
-                return "[value nested too deep to import]"
-            if isinstance(value, dict):
-                return self.object(value, depth)
-            self.nodes += 1
-            return [self._any(item, depth + 1) for item in value]
+        fields, items = as_object(value), as_list(value)
+        if (fields is not None or items is not None) and depth > _ARGUMENT_DEPTH_MAX:
+            self._defects["deep_value"] += 1
+            value, fields, items = DEEP_VALUE, None, None
+        if fields is not None:
+            return self.object(fields, depth)
         self.nodes += 1
-        return value
+        return value if items is None else [self._any(item, depth + 1) for item in items]

@@ -61,13 +61,19 @@ class Reader(ABC):
         return self._position or self._lines.after()
 
     def __iter__(self) -> Iterator[ImportedTurn]:
+        recalling = self._start_offset > 0
         for line in self._lines:
             if line.offset < self._start_offset:
                 self._recall(line)
                 continue
+            if recalling:
+                recalling = False
+                self._forget_counts()
             self._read(line)
             if self._finished:
                 yield from self._drain()
+        if recalling:
+            self._forget_counts()
         self._end()
         for assembler in self._assemblers.values():
             assembler.end()
@@ -82,8 +88,16 @@ class Reader(ABC):
     def _read(self, line: Line) -> None:
         """Turn one line into events."""
 
-    def _end(self) -> None:
+    def _end(self) -> None:  # noqa: B027 - most formats hold nothing back
         """Release what was held back for later lines."""
+
+    def _forget_counts(self) -> None:
+        """What lies before the start offset was reported by the reading that stored it."""
+        unfinished = self.defects["unfinished_line"]
+        self.skipped.clear()
+        self.defects.clear()
+        if unfinished:
+            self.defects["unfinished_line"] = unfinished
 
     def _drain(self) -> Iterator[ImportedTurn]:
         """Yield finished turns. Each may be gone on from only where no later or unfinished turn began before."""
@@ -98,9 +112,7 @@ class Reader(ABC):
             if turn.start.offset < safe.offset:
                 safe = turn.start
         for turn, end in zip(finished, reversed(ends), strict=True):
-            yield ImportedTurn(
-                events=turn.events, branch=turn.branch, end_offset=end.offset, prefix_sha256=end.sha256
-            )
+            yield ImportedTurn(events=turn.events, branch=turn.branch, end_offset=end.offset, prefix_sha256=end.sha256)
 
     def _assembler(self, branch: str | None) -> TurnAssembler:
         assembler = self._assemblers.get(branch)
@@ -108,6 +120,13 @@ class Reader(ABC):
             assembler = TurnAssembler(branch, out=self._finished, here=self._lines.before, defects=self.defects)
             self._assemblers[branch] = assembler
         return assembler
+
+    def _end_idle_branches(self) -> None:
+        """End the turns of branches that wait for nothing, so that they do not hold back the safe offset."""
+        for branch, assembler in list(self._assemblers.items()):
+            if branch is not None and not assembler.waits:
+                assembler.end()
+                del self._assemblers[branch]
 
     def _name(self, record_id: Any, content: Any, line: Line) -> RecordName | None:
         """Return the names of a record's events, or None for a record that was seen before."""

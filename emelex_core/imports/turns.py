@@ -83,7 +83,12 @@ class TurnAssembler:
         self._answer: _Answer | None = None
         self.start: Position | None = None
         self._events: list[Event] = []
-        self._begin()
+        self._bytes = 0
+        self._open: dict[str, None] = {}
+        self._closed: set[str] = set()
+        self._prompted = self._answered_once = False
+        self._key: str | None = None
+        self._waited = 0
 
     def prompt(self, event: Event, *, joins: bool = False) -> None:
         """A person's words: they begin a turn, together with the context before them.
@@ -139,6 +144,11 @@ class TurnAssembler:
         """Return the oldest call that waits for its result."""
         return next(iter(self._open), None)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a call still has no result."""
+        return bool(self._open)
+
     def result(self, event: Event, call_id: str) -> None:
         """A tool's result joins its call's turn, or becomes a turn of its own when that turn is over."""
         self._close_answer()
@@ -173,11 +183,10 @@ class TurnAssembler:
         self._unanswered.clear()
 
     def _begin(self) -> None:
-        self._bytes = 0
-        self._open: dict[str, None] = {}
-        self._closed: set[str] = set()
+        self._open = {}
+        self._closed = set()
         self._prompted = self._answered_once = False
-        self._key: str | None = None
+        self._key = None
         self._waited = 0
 
     def _next_batch(self, key: str | None) -> None:
@@ -208,9 +217,7 @@ class TurnAssembler:
 
     def _append(self, event: Event) -> None:
         size = event_size(event)
-        if self._events and (
-            len(self._events) >= limits.TURN_EVENTS_MAX or self._bytes + size > limits.TURN_BYTES_MAX
-        ):
+        if self._events and (len(self._events) >= limits.TURN_EVENTS_MAX or self._bytes + size > limits.TURN_BYTES_MAX):
             self._defects["split_turn"] += 1
             self._emit()
         if self.start is None:

@@ -11,7 +11,7 @@ The module owns these invariants:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Self, cast
 
 from emelex_core import codec, faults, identity, limits
@@ -58,13 +58,11 @@ class SessionLease:
 
         Raises: StaleSessionLease, WorkspaceMismatch, Corrupt; Invalid above a replay cap.
         """
-        identity.require_same(self._workspace.path, self._workspace.identity)
-        with self._database.read() as transaction:
-            self._require_held(transaction)
-            session = registry.get(transaction, self.session_id, now=self._clock())
-        result = replay(self._database, session)
-        self._tail = result.tail
-        return result
+        return self._replay(keep=True)
+
+    def prove(self) -> None:
+        """Prove the whole history without returning it, however long it is; appending may then go on. Raises: as `replay`."""
+        self._replay(keep=False)
 
     def append_turn(self, turn: Sequence[Event]) -> AppendedTurn:
         """Append one turn atomically and extend the lease; return its id and sequences.
@@ -77,8 +75,10 @@ class SessionLease:
         """Append several turns in one transaction, so that one sync makes all of them durable. Raises: as `append_turn`."""
         return self.append_prepared([append.prepare(turn) for turn in turns])
 
-    def append_prepared(self, turns: Sequence[PreparedTurn]) -> tuple[AppendedTurn, ...]:
-        """Append turns that `append.prepare` has checked. Raises: as `append_turn`."""
+    def append_prepared(
+        self, turns: Sequence[PreparedTurn], *, also: Callable[[Transaction], None] | None = None
+    ) -> tuple[AppendedTurn, ...]:
+        """Append turns that `append.prepare` has checked; `also` writes more in the same transaction. Raises: as `append_turn`."""
         if not turns:
             raise Invalid("no turn to append")
         if self._tail is None:
@@ -89,6 +89,8 @@ class SessionLease:
         with self._database.write() as transaction:
             self._advance(transaction, self._tail, batch, now)
             append.insert(transaction, self.session_id, batch)
+            if also is not None:
+                also(transaction)
             faults.reach("append.before_commit")
         faults.reach("append.committed")
         self._tail = batch.tail
@@ -159,6 +161,15 @@ class SessionLease:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SessionLease cannot be pickled")
+
+    def _replay(self, *, keep: bool) -> Replay:
+        identity.require_same(self._workspace.path, self._workspace.identity)
+        with self._database.read() as transaction:
+            self._require_held(transaction)
+            session = registry.get(transaction, self.session_id, now=self._clock())
+        result = replay(self._database, session, keep=keep)
+        self._tail = result.tail
+        return result
 
     def _take(self, transaction: Transaction) -> None:
         """Claim the Session for this lease, inside the caller's transaction."""

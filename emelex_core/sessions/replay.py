@@ -41,9 +41,10 @@ class Replay(Sequence[StoredEvent]):
         return len(self.events)
 
 
-def replay(database: Database, session: Session) -> Replay:
+def replay(database: Database, session: Session, *, keep: bool = True) -> Replay:
     """Read and prove a whole Session. The caller's lease keeps it from growing meanwhile.
 
+    With `keep` off nothing is returned but the summary and the tail, and no cap applies: an importer only goes on.
     Raises: Corrupt naming the event; Invalid naming the cap when the uncovered history is over it.
     """
     links = _Links(database, session)
@@ -65,8 +66,9 @@ def replay(database: Database, session: Session) -> Replay:
             budget.spend(event)
         elif event.sequence > session.covered_sequence:
             _require_raw(event)
-            budget.spend(event)
-            uncovered.append(event)
+            if keep:
+                budget.spend(event)
+                uncovered.append(event)
     if tail.sequence != session.last_sequence:
         raise Corrupt(f"Session {session.id}: event {tail.sequence + 1} is missing")
     if session.summary_sequence:

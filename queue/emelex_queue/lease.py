@@ -48,10 +48,11 @@ class JobLease:
 
     def renew_on(self, database: Database) -> None:
         """Extend the lease through a connection of the calling thread. Raises: StaleJobLease when another has the job."""
+        holder = self._holder()
         with database.write() as transaction:
-            parameters = {**self._holder(), "now": self._clock(), "lease_ms": limits.LEASE_MS}
-            if not transaction.run(SQL["renew"], parameters):
-                raise self._stale("renew")
+            renewed = transaction.run(SQL["renew"], {**holder, "now": self._clock(), "lease_ms": limits.LEASE_MS})
+        if not renewed and not self.settled:
+            raise self._stale("renew")
 
     def require_idle_session(self, database: Database) -> None:
         """Raise SessionBusy when the job's Session has become live: interactive execution wins."""

@@ -30,7 +30,6 @@ TEXT_SUFFIXES = {
 }
 LOOSE_END = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 REGISTRIES = ("py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "npm" + "js.com", "/simp" + "le/")
-REASONED = re.compile(r"(ignore\[[\w\-, ]+\]|noqa: [A-Z]+\d+(, ?[A-Z]+\d+)*)(?P<reason>.*)")
 
 
 def test_every_public_name_has_a_docstring() -> None:
@@ -45,7 +44,7 @@ def test_silenced_checks_carry_code_and_reason() -> None:
         f"{source.place}:{number}"
         for source in tree.sources()
         for number, comment in card.ignores(source)
-        if not _is_reasoned(source, number, comment)
+        if not card.is_reasoned(source, number, comment)
     ]
     assert not loose, f"write `# type: ignore[code]  # why`, or the reason in the line above: {loose}"
 
@@ -97,15 +96,7 @@ def test_reasons_are_told_from_their_lack(tmp_path: Path, line: str, reasoned: b
     path = tmp_path / "sample.py"
     path.write_text(f"y = 0\n{line}\n", "utf-8")
     source = Source(path=path, place="sample.py", module="sample", in_package=True)
-    assert [_is_reasoned(source, number, comment) for number, comment in card.ignores(source)] == [reasoned]
-
-
-def _is_reasoned(source: Source, number: int, comment: str) -> bool:
-    match = REASONED.search(comment)
-    if match is None:
-        return False
-    above = source.lines[number - 2].strip() if number > 1 else ""
-    return len(match["reason"].strip(" #-—:")) >= 10 or (above.startswith("#") and len(above) > 12)
+    assert [card.is_reasoned(source, number, comment) for number, comment in card.ignores(source)] == [reasoned]
 
 
 def _texts() -> Iterator[Path]:

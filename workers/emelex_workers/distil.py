@@ -118,12 +118,14 @@ class _Reading:
     pool: list[Durable] = field(default_factory=list)
     foreign: list[keys.Frame] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    grounded: bool = False
     events: int = 0
     sentences: int = 0
 
     def add(self, event: StoredEvent) -> None:
         """Take in one event as evidence, or as what somebody else said."""
         self.events += 1
+        self.grounded = self.grounded or event.kind is EventKind.TOOL
         if event.kind in EVIDENCE_KINDS:
             self._evidence(event)
         else:
@@ -135,7 +137,7 @@ class _Reading:
             if event.kind is EventKind.USER and cues.has(span.safe, Cue.RETRACTION):
                 self._retract(span.sequence)
                 continue
-            found = durable.durable(span)
+            found = durable.durable(span, grounded=self.grounded)
             if found is None:
                 continue
             if not _is_quotable(found, event):

@@ -175,7 +175,7 @@ class _Fold:
                 self._remember_names(span.safe, event.sequence)
 
     def _remember_names(self, text: str, sequence: int) -> None:
-        for token in tokens.tokens(text):
+        for token in filter(tokens.is_telling, tokens.tokens(text)):
             times = self.names.pop(token.text, (0, 0))[0]
             self.names[token.text] = (times + 1, sequence)
         while len(self.names) > POOL_LINES_MAX:

@@ -105,7 +105,7 @@ def _user_anchors(own: tuple[Span, ...]) -> Iterator[Anchor]:
         at_edge = index < _REQUEST_HEAD or index >= len(prose) - _REQUEST_TAIL
         if pasted and not at_edge and kind is AnchorKind.ORDER:
             continue
-        yield _anchor(kind, span, _user_score(kind, index))
+        yield _anchor(kind, span, _user_score(kind, index, span.safe))
 
 
 def _user_kind(line: str) -> AnchorKind:
@@ -118,10 +118,12 @@ def _user_kind(line: str) -> AnchorKind:
     return AnchorKind.ORDER
 
 
-def _user_score(kind: AnchorKind, index: int) -> float:
-    if kind is AnchorKind.ORDER:
-        return max(60.0 - 3 * index, 30.0)
-    return 80.0
+def _user_score(kind: AnchorKind, index: int, line: str) -> float:
+    """Earlier sentences of a message say what is wanted; fragments and lead-ins say little."""
+    if kind is not AnchorKind.ORDER:
+        return 80.0
+    thin = index > 0 and (line.endswith((":", "：")) or (len(line.split()) < 3 and not cues.has_many_letters(line)))
+    return max(60.0 - 3 * index, 30.0) - (20.0 if thin else 0.0)
 
 
 def _assistant_anchors(own: tuple[Span, ...], *, is_last_word: bool) -> Iterator[Anchor]:
@@ -152,9 +154,12 @@ def _assistant_kind(line: str) -> AnchorKind:
 
 def _statement_score(span: Span, index: int, *, is_last_word: bool) -> float:
     named = len({token.text for token in tokens(span.safe) if token.kind is not TokenKind.CONSTANT})
+    words = len(span.safe.split())
     score = 10.0 + 3.0 * min(named, 4)
     score += 8.0 if cues.has(span.safe, Cue.OUTCOME) else 0.0
     score += 10.0 if is_last_word else 0.0
+    score += 4.0 if cues.has(span.safe, Cue.NEGATION) else 0.0
+    score -= 6.0 if words < 5 and not named else 0.0
     score -= 8.0 if cues.has(span.safe, Cue.HYPOTHETICAL) else 0.0
     score -= 3.0 if span.shape is Shape.ITEM else 0.0
     score -= 4.0 if cues.has(span.safe, Cue.MOMENT) else 0.0

@@ -100,8 +100,8 @@ class Cue(Enum):
         r"|d['’]accord|bien sûr|parfait|claro|perfecto|vale|zeker|prima|goed)\b[\s,.!–—-]*(?:$|(?:let me"
         r"|i['’]?ll|i will|now|here|i can|happy to|i['’]?d)\b)"
         r"|^(?:now|next|first|then|finally|so|and|also|okay|ok|great|perfect|good|excellent|alright|sure"
-        r"|certainly)?[\s,.!:–—-]*(?:let me|let['’]s (?:now |first |also |start|check|look|see|run|open|try"
-        r"|find|add|create|paste|verify|test|update)|i['’]?ll|i will|i['’]?m (?:going to|now)|i need to"
+        r"|certainly)?[\s,.!:–—-]*(?:let me|let['’]s (?!go with|stick|keep|ship|drop|switch|not|leave)"
+        r"|i['’]?ll|i will|i['’]?m (?:going to|now)|i need to"
         r"|i should|i can (?:also|now|help)|we (?:should|need to|can) (?:now |first |also |check|look|see|run"
         r"|open|try|find|verify|navigate)|looking at|checking|here (?:is|are|['’]s)|here['’]s|this (?:is|will)"
         r"|that['’]s|feel free|would you like|do you want|shall i|anything else|if you (?:need|have|want|['’]d)"
@@ -112,11 +112,11 @@ class Cue(Enum):
     )
     HYPOTHETICAL = (
         r"^(?:if|suppose|imagine|assuming|assume|pretend|say|what if|let['’]s say|hypothetically)\b"
-        r"|\b(?:would have|could have|might|maybe|perhaps|possibly|probably|hypothetical(?:ly)?|for example"
-        r"|for instance|e\.g\.|imagine|pretend|suppose|in theory|i guess|i think|not sure|could|would be nice"
+        r"|\b(?:would|could have|might|maybe|perhaps|possibly|probably|hypothetical(?:ly)?|for example"
+        r"|for instance|imagine|pretend|suppose|in theory|i guess|i think|not sure|could|would be nice"
         r"|what if)\b"
         r"|\b(?:just kidding|kidding|joking|lol|haha|j/k|/s|wink)\b|^(?:wenn|falls|angenommen|stell dir)\b"
-        r"|\b(?:vielleicht|eventuell|könnte|würde|zum beispiel|z\.b\.|scherz|spaß)\b|^si\b|\b(?:peut-être"
+        r"|\b(?:vielleicht|eventuell|könnte|würde|zum beispiel|scherz|spaß)\b|^si\b|\b(?:peut-être"
         r"|pourrait|par exemple|quizás|tal vez|podría|por ejemplo|broma|misschien|zou|bijvoorbeeld|grapje|forse"
         r"|talvez)\b|也许|可能|例如|开玩笑|たぶん|例えば|冗談|может быть"
     )
@@ -177,6 +177,11 @@ def has(line: str, cue: Cue) -> bool:
 def count(line: str, cue: Cue) -> int:
     """How often the line shows the cue."""
     return sum(1 for _ in _compiled(cue).finditer(line))
+
+
+def has_many_letters(line: str) -> bool:
+    """Whether a line is written without spaces between its words, so that counting words says nothing."""
+    return sum(ord(character) >= 0x2E80 for character in line) >= 6
 
 
 def is_acknowledgement(line: str) -> bool:

@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Final
 
 from emelex_core.events import EventKind
-from emelex_workers.text import cues
+from emelex_workers.text import cues, keys
 from emelex_workers.text.cues import Cue
 from emelex_workers.text.lines import PROSE, Shape, Span
 from emelex_workers.text.tokens import TokenKind, tokens
@@ -56,6 +56,8 @@ _ASSISTANT_OTHER: Final = 0.60
 CHARACTERS_MIN: Final = 12
 CHARACTERS_MAX: Final = 600
 WORDS_MIN: Final = 3
+RULE_WORDS_MIN: Final = 2
+"""A rule with fewer content words, such as `do not merge`, belongs to its moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +71,18 @@ class Durable:
 
 
 _PREFERENCE: Final = re.compile(
-    r"\b(?:(?:i|we)(?: really| strongly| usually| always)? (?:prefer|like|want|love|hate|dislike)|(?:my"
-    r"|our) (?:preference|preferred|favou?rite|convention|style|policy|standard)"
-    r"|please (?:always|use|keep|write|answer|reply|call|stick)|(?:answer|reply|respond"
-    r"|write) (?:me )?in (?:english|german|french|spanish|dutch|italian|japanese|chinese)"
-    r"|prefer(?:s|red)?|convention)\b"
-    r"|\b(?:ich bevorzuge|wir bevorzugen|lieber|unsere konvention|am liebsten|je préfère|nous préférons"
-    r"|prefiero|preferimos|nuestra convención|liever|preferisco|prefiro)\b|更喜欢|喜欢用|好み|の方がいい",
+    r"\b(?:(?:i|we)(?: really| strongly| usually| always| never| generally){0,2} (?:prefer|hate|dislike"
+    r"|like (?:it|my|our|short|to))"
+    r"|(?:my|our) (?:preference|preferred|favou?rite|convention|style|policy|standard)\b|prefer(?:red)? \w+"
+    r"|convention (?:is|here)"
+    r"|please (?:always|use|keep|stick|call me)|(?:answer|reply|respond|write) (?:me |to me )?in (?:english"
+    r"|german|french|spanish|dutch"
+    r"|italian|japanese|chinese))\b"
+    r"|\b(?:ich bevorzuge|wir bevorzugen|mir ist .{1,40} lieber|unsere konvention|am liebsten"
+    r"|antworte (?:mir )?(?:bitte )?auf"
+    r"|je préfère|nous préférons|notre convention|prefiero|preferimos|nuestra convención|ik heb liever"
+    r"|onze conventie|preferisco"
+    r"|prefiro)\b|更喜欢|喜欢用|好み|の方がいい",
     re.I,
 )
 _PERSON: Final = re.compile(
@@ -86,11 +93,15 @@ _PERSON: Final = re.compile(
     re.I,
 )
 _COMMAND: Final = re.compile(
-    r"\b(?:(?:to|you can) (?:run|build|test|start|lint|deploy|install|format)\b|(?:run|start|build|test|deploy"
-    r"|lint|execute)s? (?:it |them |this |the \w+ |all \w+ )?(?:with|by|via|using)|(?:tests?|build|lint|server"
-    r"|migrations?|deploys?|checks?) (?:run|runs|is run|are run|start|starts|is started|is built|are built)"
-    r"|test command|build command)\b"
-    r"|\b(?:tests? (?:laufen|startet man) mit|gebaut wird mit|lancer les tests|se ejecuta(?:n)? con|los tests se)\b",
+    r"^(?:to|um) (?:run|build|test|start|lint|deploy|install|format|release|bauen|testen|starten)\b.{0,80}[,:]"
+    r"|\b(?:run|start|build|test|deploy|lint|install|execute|release|migrate)s? (?:it |them |this |everything "
+    r"|the \w+ |all (?:the )?\w+ |tests )?"
+    r"(?:with|via|using|by running) \S"
+    r"|\b(?:tests?|build|lint|linter|server|migrations?|deploys?|checks?|suite)(?: \w+)? (?:run|runs|is run"
+    r"|are run|start|starts|is started|is built|are built)"
+    r" (?:with|via|using|by|through) \S|\b(?:test|build|lint|start|deploy) command (?:is|:)"
+    r"|\b(?:tests? (?:laufen|startet man) mit|gebaut wird mit|les tests se lancent avec|se ejecutan? con"
+    r"|de tests draaien met)\b",
     re.I,
 )
 _LOCATION: Final = re.compile(
@@ -102,31 +113,42 @@ _LOCATION: Final = re.compile(
     re.I,
 )
 _FACT: Final = re.compile(
-    r"\b(?:(?:the |our |this )?(?:project|repo(?:sitory)?|app(?:lication)?|service|api|codebase|backend"
-    r"|frontend|site|server|database|pipeline|branch|module|package|library|cluster|system|team|company|product"
-    r"|customer|account|order|plan|subscription|contract|licen[cs]e|warranty|default \w+|version|port|timeout"
-    r"|limit|deadline|budget|schema|endpoint|main branch|release)\b.{0,60}\b(?:is|are|uses?|runs?|requires?"
-    r"|needs?|supports?|has|have|targets?|listens?|depends?|expects?|returns?|includes?|expires?|costs?"
-    r"|belongs?|must|was)"
-    r"|we (?:use|run|deploy|target|support|release|host|store|have)|i (?:use|work (?:on|with|in)|live in"
-    r"|have an?)|(?:built|written|implemented|hosted|deployed|released|licensed|configured) (?:with|in|on|under"
-    r"|using|by)|depends on|requires?|listens on|root cause|was caused by|caused by|because of|turned out"
-    r"|the reason (?:is|was)|stands for|is called|is named|means that|equals|defaults? to|the (?:bug|issue"
-    r"|problem|error|failure) (?:is|was)|does(?:n['’]t| not) (?:support|work|allow|resurrect|accept))\b"
-    r"|\b(?:wir (?:verwenden|nutzen|benutzen|haben|setzen)|das projekt|der server|die datenbank|läuft auf"
-    r"|benötigt|ursache (?:ist|war)|die (?:frist|version|adresse|nummer|kundennummer|bestellnummer)"
-    r"|nous utilisons|le projet|le serveur|tourne sur|nécessite|la cause|usamos|el proyecto|el servidor"
-    r"|corre en|requiere|la causa|wij gebruiken|we gebruiken|het project|draait op|usiamo|il progetto)\b"
+    r"\b(?:(?:the|our|this|my) (?:[\w-]{1,30} ){0,3}(?:project|repo(?:sitory)?|app(?:lication)?|service|api"
+    r"|codebase|backend|frontend|site"
+    r"|server|database|pipeline|branch|module|package|library|cluster|system|team|company|product|customer"
+    r"|account|order|plan"
+    r"|subscription|contract|licen[cs]e|warranty|default|version|port|timeout|limit|deadline|budget|schema"
+    r"|endpoint|release|number|address"
+    r"|email|name|key|token|window|policy|job|queue|cache|client|device|invoice)\b.{0,60}\b(?:is|are|uses?"
+    r"|runs?|requires?|needs?|supports?|has|have|targets?"
+    r"|listens?|depends?|expects?|returns?|includes?|expires?|costs?|belongs?|was|ends?|starts?)"
+    r"|we (?:use|run|deploy|target|support|release|host|store|have|ship)|i (?:use|work (?:on|with|in|for|at)|live in)"
+    r"|(?:built|written|implemented|hosted|deployed|released|licensed|configured) (?:with|in|on|under|using) "
+    r"|depends on|listens on|root cause"
+    r"|(?:was|is|were) caused by|turned out|the reason (?:is|was)|is called|is named|defaults? to"
+    r"|the (?:bug|issue|problem|error|failure|crash) (?:is|was)|requires? (?:python|node|java|go|rust|ruby|php"
+    r"|at least)"
+    r"|(?:does|did|do)(?:n['’]t| not) (?:support|work|allow|resurrect|accept|handle))\b"
+    r"|\b(?:wir (?:verwenden|nutzen|benutzen|haben|setzen)|(?:das|unser) projekt|der server|die datenbank"
+    r"|läuft auf|benötigt|ursache (?:ist|war)"
+    r"|(?:die|meine|unsere|ihre|deine) (?:frist|version|adresse|\w*nummer|\w*lizenz|\w*bestellung"
+    r"|\w*rechnung)\b.{0,40}\b(?:ist|lautet|läuft|endet)"
+    r"|nous utilisons|le projet|notre projet|le serveur|tourne sur|nécessite|la cause|usamos|el proyecto"
+    r"|nuestro proyecto|el servidor|corre en|requiere"
+    r"|wij gebruiken|we gebruiken|het project|ons project|draait op|usiamo|il progetto)\b"
     r"|我们(?:使用|用)|项目|服务器|原因是|プロジェクト|サーバー|使っています|原因は",
     re.I,
 )
 _USE: Final = re.compile(
-    r"^(?:please |and |also |but |bitte )?(?:use|prefer|keep|write|name|put|store|target|stick (?:to|with)"
-    r"|follow|indent|format|commit|tag|verwende|nutze|benutze|utilise[rz]?|usa|gebruik|use[nz])\b.{3,}",
+    r"^(?:please |and |also |but |bitte )?(?:use|prefer|store|target|stick (?:to|with)|follow|indent"
+    r"|format|commit|tag|name (?:all|every|\w+s)|write (?:all|every|commit|docs?|tests)|verwende|nutze|benutze"
+    r"|utilise[rz]?|usa|gebruik|use[nz])\b.{3,}",
     re.I,
 )
+_PURPOSE: Final = re.compile(r"\b(?:to|in order to|um) \w+", re.I)
 _DEPENDENT: Final = re.compile(
-    r"^(?:it|this|that|these|those|they|he|she|here|there|both|each|which|same|such|es|dies(?:e[rs]?)?|das|sie"
+    r"^(?:[^:]{1,40}: )?(?:it|this|that|these|those|they|he|she|here|there|both|each|which|same|such|es"
+    r"|dies(?:e[rs]?)?|das|sie"
     r"|er|ça|cela|ce|esto|eso|dit|dat)\b(?! (?:project|repo|repository|app|codebase|service|team|projekt|projet"
     r"|proyecto))",
     re.I,
@@ -134,10 +156,41 @@ _DEPENDENT: Final = re.compile(
 _TASK: Final = re.compile(
     r"^(?:please |can you |could you |now |then |and |also |first |next |bitte |kannst du )*(?:add|build|create"
     r"|fix|make|implement|update|remove|delete|rename|refactor|show|explain|check|look|find|tell|give|list|try"
-    r"|change|move|open|read|help|investigate|debug|review|summari[sz]e|translate|generate|run|install|test"
+    r"|write|change|move|open|read|help|investigate|debug|review|summari[sz]e|translate|generate|run|install|test"
     r"|continue|finish|clean|hand|research|include|display|play|start|automatically"
     r"|erstelle|baue|füge|behebe|zeige|prüfe|ändere|schreibe|ajoute|crée|corrige|montre|añade|crea|corrige"
     r"|muestra|arregla|voeg|maak|toon)\b",
+    re.I,
+)
+_DECIDED: Final = re.compile(
+    r"\b(?:we|i|they|team|everyone)(?: have|['’]ve|['’]re| are)? (?:all )?(?:decided|agreed|chose|settled|opted"
+    r"|picked|switched|going with|keeping)\b"
+    r"|\bdecision\b.{0,12}\b(?:is|was|:)|\bdecided (?:to|on|against|that)\b|\b(?:we|i)(?:['’]ll| will) (?:use"
+    r"|go with|keep|drop|switch|stick|move to|adopt)\b"
+    r"|\blet['’]?s (?:go with|use|keep|stick|drop|switch)\b|\bagreed (?:on|to|with)\b|\bapproved\b"
+    r"|\b(?:entschieden|beschlossen|wir (?:nehmen|bleiben bei|wechseln)|einigen uns|vereinbart|décidé"
+    r"|on (?:utilise|part sur|garde|passe à)"
+    r"|nous (?:gardons|utiliserons)|decidi\w+|usaremos|vamos a usar|acordamos|nos quedamos con|besloten"
+    r"|we kiezen|deciso|useremo|decidimos|vamos usar)\b"
+    r"|\b(?:решили)\b|决定|改用|决议|決定|採用",
+    re.I,
+)
+_ADVICE: Final = re.compile(
+    r"\byou(?:['’](?:ll|re|ve|d)| (?:can|could|should|may|might|need|will|want|are|have|must|get|see|run|use"
+    r"|try))\b|\bif you\b|\bconsider\b"
+    r"|\bin this example\b|\b(?:usually|typically|generally|often|commonly|in general)\b|\b(?:widely|popular)\b"
+    r"|\bfor you\b"
+    r"|\b(?:sie können|du kannst|sie sollten|normalerweise|vous pouvez|tu peux|généralement|puedes|puede usted"
+    r"|generalmente|je kunt|meestal)\b",
+    re.I,
+)
+_PROBLEM: Final = re.compile(
+    r"\b(?:i get|i['’]?m getting|when(?:ever)? i (?:try|run|start|click)|not working|fails with|it says|is says"
+    r"|i have an? \w+ (?:problem|issue|error))\b",
+    re.I,
+)
+_OWN: Final = re.compile(
+    r"\b(?:our|this (?:project|repo\w*|codebase|app|service)|root cause|was caused by|(?:bug|issue|problem|failure) was|unser\w*|notre|nuestr[oa]|ons|ursache)\b",
     re.I,
 )
 _DID: Final = re.compile(
@@ -160,18 +213,21 @@ _STABLE_NAMES: Final = frozenset(
 )
 
 
-def durable(span: Span) -> Durable | None:
-    """Judge one span; None where it carries no durable fact, or may not."""
+def durable(span: Span, *, grounded: bool) -> Durable | None:
+    """Judge one span; None where it carries no durable fact, or may not.
+
+    `grounded` says that the assistant has looked at something by a tool: before that, what it states is general knowledge
+    and not the workspace's.
+    """
     line = span.safe
-    if span.shape not in PROSE or span.secret or "[control token]" in line or "…" in line[-1:]:
+    if span.shape not in PROSE or span.secret or "[control token]" in line or line.endswith((":", "：", "…")):
         return None
-    if not CHARACTERS_MIN <= len(line) <= CHARACTERS_MAX or not _has_words(line) or line.endswith((":", "：")):
+    if not CHARACTERS_MIN <= len(line) <= CHARACTERS_MAX or not _has_words(line) or line.startswith("["):
         return None
-    if any(cues.has(line, cue) for cue in (Cue.QUESTION, Cue.HYPOTHETICAL, Cue.RETRACTION)):
+    if any(cues.has(line, cue) for cue in (Cue.QUESTION, Cue.HYPOTHETICAL, Cue.RETRACTION, Cue.CHATTER)):
         return None
-    if cues.is_acknowledgement(line) or cues.has(line, Cue.CHATTER):
-        return None
-    category = _user_category(line) if span.speaker is EventKind.USER else _assistant_category(span)
+    user = span.speaker is EventKind.USER
+    category = _user_category(span) if user else _assistant_category(span, grounded=grounded)
     if category is None:
         return None
     return Durable(span=span, category=category, confidence=_confidence(span, category), score=_score(span, category))
@@ -183,42 +239,48 @@ def may_state(line: str) -> bool:
         cues.has(line, Cue.CONSTRAINT)
         or cues.has(line, Cue.DECISION)
         or _PREFERENCE.search(line) is not None
-        or (_stated(line) is not None)
+        or _stated(line) is not None
     )
 
 
-def _user_category(line: str) -> Category | None:
+def _user_category(span: Span) -> Category | None:
     """A user's task of the moment is none, unless it states a rule for all times."""
+    line = span.safe
     lasting = cues.has(line, Cue.CONSTRAINT)
     if cues.has(line, Cue.MOMENT) and not lasting:
         return None
     if lasting and not _TASK.match(line):
-        return Category.RULE
-    if _PREFERENCE.search(line):
-        return Category.PREFERENCE
+        return Category.RULE if len(keys.frame(line)) >= RULE_WORDS_MIN or _is_named(line) else None
     if _PERSON.search(line):
         return Category.PERSON
-    if _TASK.match(line):
+    if _TASK.match(line) and not _COMMAND.search(line):
         return None
-    if cues.has(line, Cue.DECISION):
+    if _PREFERENCE.search(line):
+        return Category.PREFERENCE
+    if _DECIDED.search(line):
         return Category.DECISION
-    if _USE.match(line):
+    if _USE.match(line) and not _PURPOSE.search(line):
         return Category.RULE
-    return _stated(line)
+    if _PROBLEM.search(line) or _ADVICE.search(line):
+        return None
+    stated = _stated(line)
+    return None if stated is Category.FACT and span.shape is Shape.ITEM and not _is_named(line) else stated
 
 
-def _assistant_category(span: Span) -> Category | None:
+def _assistant_category(span: Span, *, grounded: bool) -> Category | None:
     line = span.safe
-    if any(cues.has(line, cue) for cue in (Cue.QUOTING, Cue.MOMENT, Cue.OPEN)):
+    if any(cues.has(line, cue) for cue in (Cue.QUOTING, Cue.MOMENT, Cue.OPEN)) or _ADVICE.search(line):
         return None
     if _DEPENDENT.match(line) or _DID.match(line) or _TASK.match(line):
         return None
     if span.shape is Shape.ITEM and len(line) < 40:
         return None
-    if cues.has(line, Cue.DECISION):
+    if _DECIDED.search(line):
         return Category.DECISION
     stated = _stated(line)
-    return stated if stated and (stated is not Category.FACT or _is_named(line)) else None
+    if stated is None or not (grounded or _OWN.search(line)):
+        return None
+    return stated if _is_named(line) or _OWN.search(line) else None
 
 
 def _stated(line: str) -> Category | None:
@@ -253,4 +315,4 @@ def _is_named(line: str) -> bool:
 
 def _has_words(line: str) -> bool:
     """Languages without spaces count by characters."""
-    return len(line.split()) >= WORDS_MIN or sum(ord(character) >= 0x2E80 for character in line) >= 6
+    return len(line.split()) >= WORDS_MIN or cues.has_many_letters(line)

@@ -2,8 +2,8 @@
 
 The module owns these invariants:
 
-- A wording is accepted only when nothing is invented (names, numbers, quotes, capitals, foreign words), nothing that the line names is lost,
-  and what the line denies or demands is denied or demanded still.
+- A wording is accepted only when it is the line with words left out: content words in the line's own order, nothing
+  invented, no name, number or quote lost, and what the line denies, demands or doubts is denied, demanded or doubted still.
 - A refused wording is never repaired: the caller puts the source's own words in its place.
 - Each refusal has one reason, so that provenance can count them.
 """
@@ -24,10 +24,8 @@ from emelex_workers.text.tokens import holds, names, quotations
 
 LENGTH_FACTOR_MAX: Final = 1.0
 """A restatement longer than its line has gained nothing."""
-KEPT_WORDS_MIN: Final = 0.3
-"""Share of the line's content words that must stand in the wording: less is another statement."""
-NEW_WORDS_MAX: Final = 0.25
-"""Share of the wording's content words that the line may lack, compared by stem."""
+KEPT_WORDS_MIN: Final = 0.6
+"""Share of the line's content words that must stand in the wording: filler goes, statements stay."""
 
 _STEM_CHARACTERS: Final = 5
 
@@ -70,13 +68,19 @@ _LABEL: Final = re.compile(
 )
 _CONTROL: Final = re.compile(r"<\||\|>|<｜|</?s>|\[/?INST\]|\[control token\]|<(?:start|end)_of_turn>")
 _REFUSING: Final = re.compile(
-    r"\b(?:i(?:['’]m| am) (?:sorry|unable|an ai|just an ai)|as an ai|as a language model|i (?:can(?:not|['’]t)|am not able to) (?:help|assist|provide"
+    r"\b(?:i(?:['’]m| am) (?:sorry|unable|an ai|just an ai)|as an ai|as a language model|i (?:can(?:not|['’]t)"
+    r"|am not able to) (?:help|assist|provide"
     r"|comply|do that|fulfil)|i apologi[sz]e|es tut mir leid|je suis désolé|lo siento)\b",
     re.I,
 )
-_DEMAND: Final = re.compile(
-    r"\b(?:must|always|only|required?|should|exactly|at (?:least|most)|until|unless|except|before|after|immer|muss|müssen|nur|soll(?:en)?|erst"
-    r"|toujours|seulement|doit|siempre|solo|sólo|debe|altijd|alleen|moet|sempre|deve)\b",
+_FORCE: Final = re.compile(
+    r"\b(?:must|always|only|required?|should|exactly|at (?:least|most)|until|unless|except|before|after|if|when"
+    r"|once|because|so that|instead"
+    r"|may|might|can|could|would|will|likely|probably|possibly|seems?|appears?|looks like|almost|nearly|about"
+    r"|partly|some|all|every"
+    r"|immer|muss|müssen|nur|soll(?:en)?|erst|wenn|falls|weil|kann|könnte|vielleicht|wohl|fast|alle"
+    r"|toujours|seulement|doit|si|quand|parce|peut|siempre|solo|sólo|debe|cuando|porque|puede|altijd|alleen"
+    r"|moet|als|omdat|kan|sempre|deve)\b",
     re.I,
 )
 _FIRST_PERSON: Final = re.compile(r"\b(?:i|i['’](?:m|ve|ll|d)|my|me|we|we['’](?:re|ve|ll)|our|us|you|your)\b", re.I)
@@ -138,7 +142,7 @@ def _unfaithful(text: str, line: str) -> Refusal | None:
         return Refusal.LOST
     if any(text.count(mark) != line.count(mark) for mark in (secrets.REMOVED, "?")):
         return Refusal.LOST
-    if cues.count(text, Cue.NEGATION) != cues.count(line, Cue.NEGATION) or _demands(text) != _demands(line):
+    if cues.count(text, Cue.NEGATION) != cues.count(line, Cue.NEGATION) or _force(text) != _force(line):
         return Refusal.POLARITY
     if _FIRST_PERSON.search(text) and not _FIRST_PERSON.search(line):
         return Refusal.SPEAKER
@@ -146,19 +150,17 @@ def _unfaithful(text: str, line: str) -> Refusal | None:
 
 
 def _is_off_topic(text: str, line: str) -> bool:
-    source = keys.content_words(line)
-    wording = keys.content_words(text)
-    if not wording or not source:
-        return True
-    known = {_stem(word) for word in source}
-    said = {_stem(word) for word in wording}
-    new = sum(_stem(word) not in known for word in wording) / len(wording)
-    kept = len(known & said) / len(known)
-    return new > NEW_WORDS_MAX or kept < KEPT_WORDS_MIN
+    """Whether the wording is anything but the line with words left out: small models swap who does what."""
+    source = [_stem(word) for word in keys.content_words(line)]
+    wording = [_stem(word) for word in keys.content_words(text)]
+    remaining = iter(source)
+    in_order = all(word in remaining for word in wording)
+    return not in_order or len(wording) < KEPT_WORDS_MIN * len(source)
 
 
-def _demands(text: str) -> Counter[str]:
-    return Counter(match[0].lower() for match in _DEMAND.finditer(text))
+def _force(text: str) -> Counter[str]:
+    """Words that say how strongly, when and why: leaving one out makes another statement."""
+    return Counter(match[0].lower() for match in _FORCE.finditer(text))
 
 
 def _capitalised(text: str, line: str) -> tuple[str, ...]:

@@ -108,6 +108,13 @@ def quotations(text: str) -> tuple[str, ...]:
     return tuple(next(group for group in match.groups() if group) for match in _QUOTED.finditer(text))
 
 
+def is_telling(token: Token) -> bool:
+    """Whether a name says something by itself: no bare number, no word that is merely written in capitals."""
+    if token.kind is TokenKind.NUMBER:
+        return len(token.text) >= 3 and not token.text.isdecimal()
+    return token.kind is not TokenKind.CONSTANT or any(not letter.isalpha() for letter in token.text)
+
+
 def holds(text: str, name: str) -> bool:
     """Whether a text names exactly this: not inside a longer word, path or number."""
     position = text.find(name)

@@ -1,0 +1,113 @@
+"""Compaction: from a claimed job to a Summary, written in the transaction that completes the job (behaviours 121, 122, 174).
+
+The source is the prior Summary, if any, and the events after what it covers, read in verified pages whatever their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+from emelex_core.db.database import Transaction
+from emelex_core.db.statements import load
+from emelex_core.engine.ports import CancelToken, ChatEngine
+from emelex_core.errors import Corrupt, PermanentFailure, SessionBusy
+from emelex_core.events import Event, EventKind, TextPart
+from emelex_core.sessions import append, pages
+from emelex_core.sessions.append import Tail
+from emelex_core.sessions.records import Session, StoredEvent
+from emelex_core.store import MemoryStore
+from emelex_queue.records import ClaimedJob
+from emelex_workers.planning import chain_at
+from emelex_workers.result import JobResult
+from emelex_workers.summarise import summarise
+
+SESSIONS: Final = load("emelex_core", "sessions")
+
+
+def compact(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
+    """Make the Summary of a job's source; nothing is written before the result is applied.
+
+    Raises: PermanentFailure, OutputRejected, EngineFailure, Cancelled, Corrupt.
+    """
+    session = store.get_session(job.session_id)
+    through = job.source.through_sequence
+    if through <= session.summary_sequence:
+        raise PermanentFailure(f"boundary {through} is not past the newest Summary, event {session.summary_sequence}")
+    assert job.target_tokens is not None
+    draft = summarise(
+        _source(store, session, through),
+        prior_summary=_prior(store, session),
+        engine=engine,
+        target_tokens=job.target_tokens,
+        cancel=cancel,
+        attempt=job.attempt,
+        chunking=chunking,
+    )
+    provenance = {
+        "job_id": job.id,
+        "through_sequence": through,
+        "source_event_count": job.source.source_event_count,
+        "source_first_event_id": job.source.source_first_event_id,
+        "source_last_event_id": job.source.source_last_event_id,
+        "source_sha256": job.source.source_sha256,
+        "made_by": draft.provenance,
+    }
+
+    def apply(transaction: Transaction) -> None:
+        _append_summary(transaction, job, draft.text, provenance, now=store.clock())
+
+    return JobResult(
+        apply=apply,
+        record={"kind": job.kind.value, "tokens": draft.tokens, **draft.provenance},
+        usage=draft.usage,
+        knowledge_candidates=0,
+    )
+
+
+def _source(store: MemoryStore, session: Session, through: int) -> Iterator[StoredEvent]:
+    events = pages.verified(
+        store.database,
+        session.id,
+        after=session.covered_sequence,
+        chain=chain_at(store, session.id, session.covered_sequence),
+        through=through,
+    )
+    return (event for event in events if event.kind is not EventKind.SUMMARY)
+
+
+def _prior(store: MemoryStore, session: Session) -> StoredEvent | None:
+    """The newest Summary, or None. It is proven with the events around it, which are read after it."""
+    if session.summary_sequence == 0:
+        return None
+    found = store.read_events(session.id, after=session.summary_sequence - 1, limit=1)
+    if not found or found[0].kind is not EventKind.SUMMARY:
+        raise Corrupt(f"Session {session.id}: its Summary at {session.summary_sequence} is missing")
+    return found[0]
+
+
+def _append_summary(
+    transaction: Transaction, job: ClaimedJob, text: str, provenance: dict[str, Any], *, now: int
+) -> None:
+    """Append the Summary as one turn at the Session's tail. Raises: SessionBusy when the Session became live."""
+    head = transaction.one(SESSIONS["head"], {"id": job.session_id})
+    if head is None:
+        raise Corrupt(f"Session {job.session_id} is missing")
+    tail = Tail(sequence=cast(int, head[0]), chain=cast(bytes, head[1]))
+    event = Event(kind=EventKind.SUMMARY, parts=(TextPart(text=text),), provenance=provenance)
+    batch = append.lay_out(job.session_id, tail, [append.prepare([event], allow_summary=True)], now=now)
+    advanced = transaction.run(
+        SESSIONS["advance_by_summary"],
+        {
+            "id": job.session_id,
+            "cursor": tail.sequence,
+            "last_sequence": batch.tail.sequence,
+            "chain": batch.tail.chain,
+            "bytes": batch.bytes,
+            "covered_sequence": job.source.through_sequence,
+            "now": now,
+        },
+    )
+    if not advanced:
+        raise SessionBusy(f"Session {job.session_id} is in use; its job waits", held_until=now)
+    append.insert(transaction, job.session_id, batch)

@@ -1,0 +1,94 @@
+"""Where a drain gets its model: resolved late, loaded only when there is work (behaviour 163).
+
+Nothing here imports llama.cpp or httpx before a model is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from emelex_core.engine.endpoint import EndpointConfig
+from emelex_core.engine.ports import ChatEngine
+from emelex_core.models import gguf
+from emelex_core.models.load import Tokenizer, load_engine, load_tokenizer
+from emelex_core.models.resolve import ResolvedFile, ResolvedModel, resolve_model
+
+if TYPE_CHECKING:
+    from emelex_core.config import Config
+    from emelex_core.home import Home
+
+CONTEXT_TOKENS_UNSTATED: Final = 4_096
+"""Taken for a model file that does not state its context."""
+
+
+class EngineSource(Protocol):
+    """One model, not loaded yet. All methods raise ModelUnusable, NotFound or UsageError as resolving and loading do."""
+
+    @property
+    def reference(self) -> str:
+        """The model's reference, as configured."""
+        ...
+
+    def context_tokens(self) -> int:
+        """The model's context window, which compaction is measured against, without loading the model."""
+        ...
+
+    def tokenizer(self) -> Tokenizer:
+        """Load the tokenizer alone; the caller closes it."""
+        ...
+
+    def load(self) -> ChatEngine:
+        """Load the model; the caller closes it."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ConfiguredEngines:
+    """An EngineSource over references, files and endpoints."""
+
+    reference: str
+    models_directory: Path
+    endpoints: Mapping[str, EndpointConfig]
+    threads: int
+    _resolved: ResolvedModel | None = field(default=None)
+
+    def context_tokens(self) -> int:
+        """What the model was trained for; the engine's default window where the file does not say.
+
+        A worker's engine may open a smaller window to save memory: it folds, and needs no whole Session at once.
+        """
+        resolved = self._resolve()
+        if not isinstance(resolved, ResolvedFile):
+            return resolved.config.context_tokens
+        trained = gguf.read_header(resolved.path).context_tokens
+        return trained or CONTEXT_TOKENS_UNSTATED
+
+    def tokenizer(self) -> Tokenizer:
+        """Load the tokenizer alone; the caller closes it."""
+        return load_tokenizer(self._resolve())
+
+    def load(self) -> ChatEngine:
+        """Load the model; the caller closes it."""
+        return load_engine(self._resolve(), threads=self.threads)
+
+    def _resolve(self) -> ResolvedModel:
+        if self._resolved is None:
+            self._resolved = resolve_model(
+                self.reference, models_dir=self.models_directory, endpoints=self.endpoints
+            )
+        return self._resolved
+
+
+def configured_engines(
+    config: Config, home: Home, *, model: str | None = None, threads: int | None = None
+) -> ConfiguredEngines:
+    """The model of a configuration, or the explicitly named one. Nothing is resolved or loaded yet."""
+    return ConfiguredEngines(
+        reference=model or config.models.default,
+        models_directory=home.models,
+        endpoints=config.models.endpoint,
+        threads=threads or config.worker.threads,
+    )
