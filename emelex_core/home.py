@@ -112,6 +112,35 @@ def check_directory(directory: Path) -> None:
         )
 
 
+def check_asset_directory(directory: Path) -> None:
+    """Raise Refused unless the directory is ours with mode exactly 0700 and no access list; a missing one is fine."""
+    if not exists(directory):
+        return
+    check_directory(directory)
+    mode = stat.S_IMODE(os.lstat(directory).st_mode)
+    if mode != PRIVATE_DIRECTORY:
+        raise Refused(
+            f"asset directory {directory} has mode {mode:04o}; it must be exactly 0700",
+            hint=f"look why it changed, then chmod 700 {directory}",
+        )
+    if _access_lists(directory):
+        raise Refused(f"asset directory {directory} carries an access list", hint=f"setfacl -b {directory}")
+
+
+def exists(path: Path) -> bool:
+    """Whether something has this name, a dangling link too. What cannot be looked at is an error, never "not there".
+
+    Raises: Storage.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Storage(f"cannot look at {path}: {error.strerror}") from error
+    return True
+
+
 def check_private_file(path: Path, *, what: str) -> os.stat_result:
     """Return the status of a regular file of ours with mode exactly 0600 and one name; raise Refused otherwise."""
     try:
@@ -144,6 +173,16 @@ def sync_directory(directory: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise Storage(f"cannot sync {directory}: {error.strerror}") from error
+
+
+def _access_lists(directory: Path) -> list[str]:
+    """The names of POSIX access lists on a directory; none where the file system keeps none."""
+    if not hasattr(os, "listxattr"):
+        return []
+    try:
+        return [name for name in os.listxattr(directory) if name.startswith("system.posix_acl")]
+    except OSError:
+        return []
 
 
 def _user_directory() -> Path:

@@ -4,7 +4,8 @@ Each store that claims something holds one byte of one never-deleted file with a
 offset is a random number, stored beside the lease. The kernel drops the lock when the process dies, in whatever container
 it ran, so that death is seen at the next look. Process ids are never used.
 
-Where the system has no such locks, every owner counts as alive and the lease's expiry decides.
+Where the system has no such locks, or the file cannot be looked at, an owner counts as alive and the lease's expiry
+decides. A forked child gives its copies of the descriptors back, so that it does not keep a dead parent's byte.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import os
 import secrets
 import struct
 import threading
+import weakref
 from pathlib import Path
 from typing import Final
 
 from emelex_core.db.lock import open_private
-from emelex_core.errors import Storage
+from emelex_core.errors import EmelexError, Storage
 
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid."""
@@ -31,12 +33,14 @@ _SET: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 class Owners:
     """The lock file of one database: this process's own byte, and the look at others'."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, *, read_only: bool = False) -> None:
         self._path = database.with_name(database.name + ".owners.lock")
+        self._read_only = read_only
         self._mutex = threading.Lock()
         self._held: int | None = None
         self._slot: int | None = None
         self._probe: int | None = None
+        _all.add(self)
 
     def slot(self) -> int:
         """This owner's byte, taken at the first call. Raises: Storage, Refused."""
@@ -51,11 +55,11 @@ class Owners:
         if _GET is None:
             return True
         with self._mutex:
-            if self._probe is None:
-                self._probe = open_private(self._path, what="owner lock file")
             try:
+                if self._probe is None:
+                    self._probe = self._open_probe()
                 answer = fcntl.fcntl(self._probe, _GET, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, slot, 1, 0))
-            except OSError:
+            except (OSError, EmelexError):
                 return True
         kind: int = _FLOCK.unpack(answer)[0]
         return kind != fcntl.F_UNLCK
@@ -67,6 +71,12 @@ class Owners:
                 if descriptor is not None:
                     os.close(descriptor)
             self._held = self._probe = self._slot = None
+
+    def _open_probe(self) -> int:
+        """A descriptor of its own: a lock never conflicts with the description that holds it. A reader makes no file."""
+        if self._read_only:
+            return os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        return open_private(self._path, what="owner lock file")
 
     def _take(self, descriptor: int) -> int:
         """Lock a random free byte. A slot is never used twice, so that an old lease cannot look alive again."""
@@ -82,3 +92,16 @@ class Owners:
                 raise Storage(f"cannot lock {self._path}: {error.strerror}") from error
             return slot
         raise Storage(f"cannot find a free owner byte in {self._path}")
+
+
+_all: Final[weakref.WeakSet[Owners]] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for owners in list(_all):
+        # A thread of the parent may have held the mutex; in the child there is only this one.
+        owners._mutex = threading.Lock()
+        owners.close()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

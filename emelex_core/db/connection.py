@@ -28,6 +28,9 @@ from emelex_core.errors import EmelexError, Refused, Storage
 
 _WAL_LIMIT_BYTES: Final = 64 * limits.MIB
 _CHECKPOINT_PAGES: Final = 2_000
+_NO_SHARED_MEMORY: Final = frozenset(
+    {apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP, apsw.SQLITE_IOERR_WRITE}
+)
 _SLEEP_SECONDS: Final = (0.0005, 0.0015)
 """A busy handler that sleeps this long between looks noticed a freed lock within 0.9 ms; `busy_timeout` took 30 ms."""
 
@@ -46,15 +49,12 @@ class Connection:
         self._deadline = 0.0
         self._moved = ctypes.c_int(0)
         try:
-            self.raw = _open(path, read_only=read_only)
             try:
-                self.raw.set_busy_handler(self._wait)
-                self.wait_at_most(limits.BUSY_WAIT_MS)
-                guard(self.raw)
-                _apply_recipe(self.raw, read_only=read_only)
-            except BaseException:
-                self.raw.close()
-                raise
+                self.raw = self._prepare(_open(path, read_only=read_only), guard)
+            except apsw.Error as error:
+                if not (read_only and _lacks_shared_memory(error)):
+                    raise
+                self.raw = self._prepare(_open_immutable(path), guard)
         except apsw.Error as error:
             raise translate(error, path) from error
 
@@ -77,6 +77,17 @@ class Connection:
         if os.getpid() == self._owner_process:
             self.raw.close()
 
+    def _prepare(self, raw: apsw.Connection, guard: Callable[[apsw.Connection], None]) -> apsw.Connection:
+        try:
+            raw.set_busy_handler(self._wait)
+            self.wait_at_most(limits.BUSY_WAIT_MS)
+            _guarded(raw, self.path, guard)
+            _apply_recipe(raw, read_only=self.read_only)
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
     def _wait(self, attempt: int) -> bool:
         del attempt
         if time.monotonic() >= self._deadline:
@@ -86,21 +97,42 @@ class Connection:
 
 
 def _open(path: Path, *, read_only: bool) -> apsw.Connection:
-    if not read_only:
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW
-    if _can_make_shared_memory(path):
-        return apsw.Connection(str(path), flags=flags)
-    wal = path.with_name(path.name + "-wal")
-    if wal.exists() and wal.stat().st_size > 0:
-        raise Storage(f"{path} cannot be read here: its -wal file holds changes and the directory is read-only")
-    # Nothing can change on a medium that we cannot write and that has no WAL; SQLite needs to be told.
-    uri = f"file:{_escape(str(path))}?immutable=1"
-    return apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+    mode = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    return apsw.Connection(str(path), flags=mode | apsw.SQLITE_OPEN_NOFOLLOW)
 
 
-def _can_make_shared_memory(path: Path) -> bool:
-    return os.access(path.parent, os.W_OK) or path.with_name(path.name + "-shm").exists()
+def _open_immutable(path: Path) -> apsw.Connection:
+    """Open where no -shm can be made: nobody can write there, and there must be no log to read; SQLite is told so."""
+    if _has_log(path):
+        raise Storage(
+            f"{path} cannot be read here: its -wal file holds changes, and the file system lets no reader share memory"
+        )
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_NOFOLLOW | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{_escape(str(path))}?immutable=1", flags=flags)
+
+
+def _lacks_shared_memory(error: apsw.Error) -> bool:
+    """Whether a first look failed for want of the -shm file: on a read-only file system, or on a full one."""
+    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.FullError)):
+        return getattr(error, "extendedresult", 0) != apsw.SQLITE_CANTOPEN_SYMLINK
+    return getattr(error, "extendedresult", 0) in _NO_SHARED_MEMORY
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _guarded(raw: apsw.Connection, path: Path, guard: Callable[[apsw.Connection], None]) -> None:
+    """Let the guard look. What it refuses stays as it is: closing would move a log's changes into the file."""
+    keep = _has_log(path)
+    if keep:
+        _configure(raw, apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    guard(raw)
+    if keep:
+        _configure(raw, apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
 def _escape(path: str) -> str:
@@ -111,7 +143,7 @@ def _apply_recipe(raw: apsw.Connection, *, read_only: bool) -> None:
     """Apply every setting in the order that works, then read each back. Raises: Refused naming what did not hold."""
     if not read_only:
         _expect(raw, "synchronous", "EXTRA", 3)
-        _use_wal(raw)
+        use_wal(raw)
         _set(raw, "journal_size_limit", _WAL_LIMIT_BYTES)
         _set(raw, "wal_autocheckpoint", _CHECKPOINT_PAGES)
         if sys.platform == "darwin":
@@ -125,8 +157,8 @@ def _apply_recipe(raw: apsw.Connection, *, read_only: bool) -> None:
     _configure(raw, apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
 
 
-def _use_wal(raw: apsw.Connection) -> None:
-    """Write-ahead log, so that readers never block the writer; a network file system answers otherwise."""
+def use_wal(raw: apsw.Connection) -> None:
+    """Write-ahead log, so that readers never block the writer. Raises: Refused where the file system cannot keep one."""
     mode = raw.pragma("journal_mode", "wal")
     if mode != "wal":
         raise Refused(

@@ -3,18 +3,19 @@
 The module owns these invariants:
 
 - A write begins IMMEDIATE, so that it never meets BUSY_SNAPSHOT half way.
-- Before COMMIT the file is still the one that was opened; writes into a deleted or replaced file succeed silently in SQLite.
-- Nesting raises. The first error survives the rollback.
+- The file is still the one that was opened, asked at the start of each transaction and before COMMIT: SQLite itself reads
+  and writes a deleted or replaced file without a word.
+- Nesting raises. The first error survives the rollback. After an input/output error the connection is not used again.
 - One thread at a time uses a Database's connection; a second thread that works at length opens its own (`sibling`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import apsw
 
@@ -22,41 +23,49 @@ from emelex_core import limits
 from emelex_core.db import schema
 from emelex_core.db.connection import Connection, connect
 from emelex_core.db.translate import translate
-from emelex_core.errors import EmelexError, Storage, StorageReadOnly
+from emelex_core.errors import Corrupt, EmelexError, Invalid, Storage, StorageReadOnly
 from emelex_core.owners import Owners
 
-Value: TypeAlias = None | int | float | str | bytes
+Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
+T = TypeVar("T")
+
+
+class Conflict(Corrupt):
+    """A statement would break a uniqueness rule. Who can tell whose fault it is says so; else it is corruption."""
 
 
 class Transaction:
-    """An open transaction; it lives as long as its `with` block."""
+    """An open transaction; it lives as long as its `with` block.
+
+    Every statement raises Invalid for a value that cannot be stored: a lone surrogate, or an integer beyond 64 bits.
+    """
 
     def __init__(self, raw: apsw.Connection) -> None:
         self._raw = raw
 
     def all(self, statement: str, parameters: Mapping[str, Value] | None = None) -> list[Row]:
         """Run a statement and return all its rows."""
-        return list(self._raw.execute(statement, parameters or {}))
+        return list(_storable(self._raw.execute, statement, parameters or {}))
 
     def one(self, statement: str, parameters: Mapping[str, Value] | None = None) -> Row | None:
         """Run a statement and return its first row, or None."""
-        for row in self._raw.execute(statement, parameters or {}):
+        for row in _storable(self._raw.execute, statement, parameters or {}):
             return row
         return None
 
     def iterate(self, statement: str, parameters: Mapping[str, Value] | None = None) -> Iterator[Row]:
         """Run a statement and yield its rows as SQLite finds them."""
-        return iter(self._raw.execute(statement, parameters or {}))
+        return iter(_storable(self._raw.execute, statement, parameters or {}))
 
     def run(self, statement: str, parameters: Mapping[str, Value] | None = None) -> int:
         """Run a statement for its effect and return how many rows it changed."""
-        self._raw.execute(statement, parameters or {})
+        _storable(self._raw.execute, statement, parameters or {})
         return self._raw.changes()
 
     def run_many(self, statement: str, rows: Iterable[Mapping[str, Value]]) -> None:
-        """Run a statement once a parameter set."""
-        self._raw.executemany(statement, rows)
+        """Run a statement once a parameter set. Raises: Conflict when a row is not unique."""
+        _storable(self._raw.executemany, statement, rows)
 
 
 class Database:
@@ -68,23 +77,25 @@ class Database:
         self.read_only = read_only
         self._lock = threading.Lock()
         self._holder: int | None = None
-        self.owners = Owners(path) if owners is None else owners
-        self._connection = connect(path, read_only=read_only, guard=schema.require_current)
-        self._connection.raw.create_scalar_function("owner_alive", self._owner_alive, 1)
+        self.owners = Owners(path, read_only=read_only) if owners is None else owners
+        self._suspect = False
+        self._connection = self._connect()
 
     def sibling(self) -> Database:
         """Open another connection to the same file and the same owner, for a thread of its own."""
         return Database(self.path, read_only=self.read_only, owners=self.owners)
 
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """A consistent view. Keep it short: a held view keeps the write-ahead log from shrinking."""
+    def read(self) -> Generator[Transaction]:
+        """A consistent view. Keep it short: a held view keeps the write-ahead log from shrinking. Raises: Storage."""
         with self._exclusive(), self._span("BEGIN", limits.BUSY_WAIT_MS) as transaction:
+            if self._connection.has_moved():
+                raise self._moved()
             yield transaction
             self._connection.raw.execute("COMMIT")
 
     @contextmanager
-    def write(self, *, wait_ms: int = limits.BUSY_WAIT_MS) -> Iterator[Transaction]:
+    def write(self, *, wait_ms: int = limits.BUSY_WAIT_MS) -> Generator[Transaction]:
         """One atomic change. `wait_ms` bounds the wait for the write lock.
 
         Raises: StorageBusy, StorageFull, StorageReadOnly, Storage; and whatever the block raises, after a rollback.
@@ -110,6 +121,8 @@ class Database:
         try:
             with self._span("BEGIN IMMEDIATE", limits.BUSY_WAIT_DROP_MS) as transaction:
                 transaction.run(statement, parameters)
+                if self._connection.has_moved():
+                    return False
                 self._connection.raw.execute("COMMIT")
         except (EmelexError, RuntimeError):
             return False
@@ -134,12 +147,20 @@ class Database:
         """Close the connection; a second call does nothing. The owner's byte is its store's to give back."""
         self._connection.close()
 
-    def _owner_alive(self, slot: int) -> bool:
+    def _owner_alive(self, *arguments: Value) -> bool:
         """The SQL function `owner_alive`: a claim asks it in the statement that takes a lease over."""
-        return self.owners.alive(slot)
+        (slot,) = arguments
+        return isinstance(slot, int) and self.owners.alive(slot)
+
+    def _connect(self) -> Connection:
+        connection = connect(self.path, read_only=self.read_only, guard=schema.require_current)
+        connection.raw.create_scalar_function("owner_alive", self._owner_alive, 1)
+        return connection
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def _exclusive(self) -> Generator[None]:
+        # Before the lock: in a forked child a thread that does not exist there may hold it.
+        self._connection.check_process()
         me = threading.get_ident()
         if self._holder == me:
             raise RuntimeError("transactions do not nest: finish the open one first")
@@ -151,9 +172,8 @@ class Database:
                 self._holder = None
 
     @contextmanager
-    def _span(self, begin: str, wait_ms: int) -> Iterator[Transaction]:
-        connection = self._connection
-        connection.check_process()
+    def _span(self, begin: str, wait_ms: int) -> Generator[Transaction]:
+        connection = self._trusted_connection()
         try:
             connection.wait_at_most(wait_ms)
             connection.raw.execute(begin)
@@ -166,7 +186,17 @@ class Database:
         except apsw.ConnectionClosedError:
             raise Storage(f"{self.path} is closed") from None
         except apsw.Error as error:
+            self._suspect = self._suspect or isinstance(error, apsw.IOError)
             raise translate(error, self.path) from error
+
+    def _trusted_connection(self) -> Connection:
+        """The connection, a new one after an input/output error: what a failed sync left in caches is not to be used."""
+        self._connection.check_process()
+        if self._suspect:
+            self._connection.close()
+            self._connection = self._connect()
+            self._suspect = False
+        return self._connection
 
     def _roll_back(self) -> None:
         """Roll back so that the first error survives; a failed COMMIT can leave the transaction open."""
@@ -183,3 +213,17 @@ class Database:
             f"{self.path} was deleted, renamed or replaced while it was open; nothing was written",
             hint="put the file back, or start the program again",
         )
+
+
+def _storable(call: Callable[[str, T], apsw.Cursor], statement: str, values: T) -> apsw.Cursor:
+    """Call SQLite; what Python cannot hand over to it is the caller's mistake, told as such."""
+    try:
+        return call(statement, values)
+    except UnicodeEncodeError as error:
+        raise Invalid(f"text with a lone surrogate cannot be stored: {error.object[:80]!r}") from None
+    except OverflowError:
+        raise Invalid("an integer beyond 64 bits cannot be stored") from None
+    except apsw.ConstraintError as error:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_UNIQUE:
+            raise Conflict(f"a stored uniqueness rule would be broken: {error}") from error
+        raise

@@ -11,7 +11,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ _POLL_SECONDS: Final = 0.005
 
 
 @contextmanager
-def open_lock(database: Path) -> Iterator[None]:
+def open_lock(database: Path) -> Generator[None]:
     """Hold the open lock of a database. Raises: Refused, Storage, StorageBusy after a bounded wait."""
     sidecar = database.with_name(database.name + ".open.lock")
     deadline = time.monotonic() + limits.BUSY_WAIT_MS / 1000
@@ -54,7 +54,9 @@ def open_private(path: Path, *, what: str) -> int:
             raise Refused(f"{what} {path} is a symbolic link") from None
         raise Storage(f"cannot open {what} {path}: {error.strerror}") from error
     try:
-        home.check_private_file(path, what=what)
+        # What was opened is what the name stands for: both are looked at, so that no swap between them goes unseen.
+        if not os.path.samestat(home.check_private_file(path, what=what), os.fstat(descriptor)):
+            raise Refused(f"{what} {path} was replaced while it was opened")
     except BaseException:
         os.close(descriptor)
         raise

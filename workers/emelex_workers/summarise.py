@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from emelex_core import limits
@@ -34,7 +34,7 @@ from emelex_workers.text.restate import Restater, Usage
 from emelex_workers.text.windows import Window, windows
 
 RULES_VERSION: Final = "summary-1"
-LINE_CHARACTERS_MAX: Final = 320
+LINE_CHARACTERS_MAX: Final = 400
 """A line in its source's own words is cut here, at a sentence or clause."""
 REQUEST_CHARACTERS_MAX: Final = 480
 """A user's own words get more room."""
@@ -59,6 +59,8 @@ _PLAN: Final = "plan: "
 _WORDED: Final = frozenset({Section.STATEMENTS, Section.DECISIONS})
 _NAMES_PER_LINE_MAX: Final = 12
 _NAMES_MAX: Final = 400
+_NAME_WEIGHT: Final = 12
+"""Each name makes it less likely that a small model gets the line right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,15 +231,24 @@ def _compose(fold: _Fold, restater: Restater, room: int) -> tuple[str, Outline, 
 
 def _worded(chosen: list[Line], restater: Restater) -> dict[Line, Line]:
     """Ask the model for the longest statements among the chosen lines; return those that passed."""
-    asked = [line for line in chosen if line.section in _WORDED and len(line.text) >= WORDED_CHARACTERS_MIN]
-    asked.sort(key=lambda line: (-len(line.text), line.sequence, line.text))
+    asked = [line for line in chosen if line.section in _WORDED and _is_wordy(line.text)]
+    asked.sort(key=lambda line: (-_filler(line.text), line.sequence, line.text))
     wordings: dict[Line, Line] = {}
     for line in asked:
         wording = restater.word(line.text)
         if wording.by_model:
-            text = secrets.mask(wording.text)
-            wordings[line] = Line(section=line.section, sequence=line.sequence, text=text, score=line.score)
+            wordings[line] = replace(line, text=secrets.mask(wording.text))
     return wordings
+
+
+def _is_wordy(text: str) -> bool:
+    """Whether a line is whole, and long enough to gain by another wording."""
+    return len(text) >= WORDED_CHARACTERS_MIN and not text.endswith("…")
+
+
+def _filler(text: str) -> int:
+    """Characters beside the names, roughly: what a wording can save."""
+    return len(text) - sum(len(name) + _NAME_WEIGHT for name in tokens.names(text))
 
 
 def _line(anchor: Anchor) -> Line:
@@ -248,7 +259,13 @@ def _line(anchor: Anchor) -> Line:
         text = _ASKS + text
     elif anchor.speaker is EventKind.ASSISTANT and anchor.kind in {AnchorKind.CONSTRAINT, AnchorKind.DECISION}:
         text = f"assistant: {text}"
-    return Line(section=_SECTIONS[anchor.kind], sequence=anchor.sequence, text=text, score=anchor.score)
+    return Line(
+        section=_SECTIONS[anchor.kind],
+        sequence=anchor.sequence,
+        text=text,
+        score=anchor.score,
+        position=anchor.position,
+    )
 
 
 def _action_lines(log: ActionLog) -> Iterator[Line]:
@@ -296,7 +313,7 @@ def _aged(line: Line, first: int, last: int) -> Line:
     """Newer lines are worth more, old ones keep their order."""
     share = (line.sequence - first) / max(last - first, 1)
     score = line.score + RECENCY_POINTS * share
-    return Line(section=line.section, sequence=line.sequence, text=line.text, score=score)
+    return replace(line, score=score)
 
 
 def _is_last_word(events: tuple[StoredEvent, ...], index: int) -> bool:

@@ -225,9 +225,10 @@ def touches_of(call: ToolCallPart, command: str | None) -> Iterator[tuple[str, s
         return
     if command is not None and call.name.lower() in _SHELLS:
         return
-    path = next((call.arguments[key] for key in _PATH_KEYS if isinstance(call.arguments.get(key), str)), None)
-    if path and path.strip():
-        yield next((verb for verb, names in _VERBS if names.search(call.name)), "touched"), _one_line(path)
+    values = (call.arguments.get(key) for key in _PATH_KEYS)
+    named = next((value for value in values if isinstance(value, str) and value.strip()), None)
+    if named is not None:
+        yield next((verb for verb, names in _VERBS if names.search(call.name)), "touched"), _one_line(named)
 
 
 def failure_of(result: ToolResultPart) -> str | None:

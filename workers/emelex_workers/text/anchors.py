@@ -5,6 +5,7 @@ The module owns these invariants:
 - Each anchor names the event it comes from, and its text is the source's own (`Span.safe`).
 - Code, quoted matter, tables and headings are somebody else's words or layout: they make no anchor, except that a person
   may paste an error line.
+- What a person takes back in the next sentence (`just kidding`) makes no anchor.
 - Order of an event's anchors is the order of its text; the score alone says what goes first when room is short.
 """
 
@@ -14,6 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 from emelex_core.events import EventKind
@@ -45,13 +47,14 @@ class AnchorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """One line that matters, with its event. A higher score stays longer."""
+    """One line that matters, with its event and its byte offset there. A higher score stays longer."""
 
     kind: AnchorKind
     text: str
     event_id: str
     sequence: int
     speaker: EventKind
+    position: int
     score: float
 
 
@@ -91,8 +94,11 @@ def _user_anchors(own: tuple[Span, ...]) -> Iterator[Anchor]:
     prose = tuple(span for span in own if span.shape in PROSE)
     pasted = len(prose) > REQUEST_SPANS_MAX
     place = {span.start: index for index, span in enumerate(prose)}
+    taken_back = {before.start for before, span in pairwise(prose) if cues.has(span.safe, Cue.RETRACTION)}
     errors = 0
     for span in own:
+        if span.start in taken_back or cues.has(span.safe, Cue.RETRACTION):
+            continue
         if span.shape in {Shape.CODE, Shape.QUOTE} or (span.shape in PROSE and is_error_line(span.safe)):
             if is_error_line(span.safe) and errors < 3:
                 errors += 1
@@ -103,7 +109,7 @@ def _user_anchors(own: tuple[Span, ...]) -> Iterator[Anchor]:
         kind = _user_kind(span.safe)
         index = place[span.start]
         at_edge = index < _REQUEST_HEAD or index >= len(prose) - _REQUEST_TAIL
-        if pasted and not at_edge and kind is AnchorKind.ORDER:
+        if kind is AnchorKind.ORDER and index > 0 and ((pasted and not at_edge) or _is_scrap(span.safe)):
             continue
         yield _anchor(kind, span, _user_score(kind, index, span.safe))
 
@@ -119,11 +125,16 @@ def _user_kind(line: str) -> AnchorKind:
 
 
 def _user_score(kind: AnchorKind, index: int, line: str) -> float:
-    """Earlier sentences of a message say what is wanted; fragments and lead-ins say little."""
+    """Earlier sentences of a message say what is wanted; lead-ins say little."""
     if kind is not AnchorKind.ORDER:
         return 80.0
-    thin = index > 0 and (line.endswith((":", "：")) or (len(line.split()) < 3 and not cues.has_many_letters(line)))
-    return max(60.0 - 3 * index, 30.0) - (20.0 if thin else 0.0)
+    return max(60.0 - 3 * index, 30.0) - (20.0 if line.endswith((":", "：")) else 0.0)
+
+
+def _is_scrap(line: str) -> bool:
+    """Whether a line inside a longer message is too little to be wanted: a label, a greeting, an aside in brackets."""
+    few = len(line.split()) < 3 and not cues.has_many_letters(line) and not any(tokens(line))
+    return few or (line[0] == "(" and line[-1] == ")")
 
 
 def _assistant_anchors(own: tuple[Span, ...], *, is_last_word: bool) -> Iterator[Anchor]:
@@ -173,5 +184,6 @@ def _anchor(kind: AnchorKind, span: Span, score: float) -> Anchor:
         event_id=span.event_id,
         sequence=span.sequence,
         speaker=span.speaker,
+        position=span.start,
         score=score,
     )

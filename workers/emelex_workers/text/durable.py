@@ -131,7 +131,7 @@ _FACT: Final = re.compile(
     r"|(?:does|did|do)(?:n['’]t| not) (?:support|work|allow|resurrect|accept|handle))\b"
     r"|\b(?:wir (?:verwenden|nutzen|benutzen|haben|setzen)|(?:das|unser) projekt|der server|die datenbank"
     r"|läuft auf|benötigt|ursache (?:ist|war)"
-    r"|(?:die|meine|unsere|ihre|deine) (?:frist|version|adresse|\w*nummer|\w*lizenz|\w*bestellung"
+    r"|(?:die|meine|unsere|ihre|deine) \w*(?:frist|version|adresse|nummer|\w*lizenz|\w*bestellung"
     r"|\w*rechnung)\b.{0,40}\b(?:ist|lautet|läuft|endet)"
     r"|nous utilisons|le projet|notre projet|le serveur|tourne sur|nécessite|la cause|usamos|el proyecto"
     r"|nuestro proyecto|el servidor|corre en|requiere"
@@ -162,19 +162,6 @@ _TASK: Final = re.compile(
     r"|muestra|arregla|voeg|maak|toon)\b",
     re.I,
 )
-_DECIDED: Final = re.compile(
-    r"\b(?:we|i|they|team|everyone)(?: have|['’]ve|['’]re| are)? (?:all )?(?:decided|agreed|chose|settled|opted"
-    r"|picked|switched|going with|keeping)\b"
-    r"|\bdecision\b.{0,12}\b(?:is|was|:)|\bdecided (?:to|on|against|that)\b|\b(?:we|i)(?:['’]ll| will) (?:use"
-    r"|go with|keep|drop|switch|stick|move to|adopt)\b"
-    r"|\blet['’]?s (?:go with|use|keep|stick|drop|switch)\b|\bagreed (?:on|to|with)\b|\bapproved\b"
-    r"|\b(?:entschieden|beschlossen|wir (?:nehmen|bleiben bei|wechseln)|einigen uns|vereinbart|décidé"
-    r"|on (?:utilise|part sur|garde|passe à)"
-    r"|nous (?:gardons|utiliserons)|decidi\w+|usaremos|vamos a usar|acordamos|nos quedamos con|besloten"
-    r"|we kiezen|deciso|useremo|decidimos|vamos usar)\b"
-    r"|\b(?:решили)\b|决定|改用|决议|決定|採用",
-    re.I,
-)
 _ADVICE: Final = re.compile(
     r"\byou(?:['’](?:ll|re|ve|d)| (?:can|could|should|may|might|need|will|want|are|have|must|get|see|run|use"
     r"|try))\b|\bif you\b|\bconsider\b"
@@ -190,7 +177,8 @@ _PROBLEM: Final = re.compile(
     re.I,
 )
 _OWN: Final = re.compile(
-    r"\b(?:our|this (?:project|repo\w*|codebase|app|service)|root cause|was caused by|(?:bug|issue|problem|failure) was|unser\w*|notre|nuestr[oa]|ons|ursache)\b",
+    r"\b(?:our|this (?:project|repo\w*|codebase|app|service)|root cause|was caused by|(?:bug|issue|problem"
+    r"|failure) was|unser\w*|notre|nuestr[oa]|ons|ursache)\b",
     re.I,
 )
 _DID: Final = re.compile(
@@ -257,7 +245,7 @@ def _user_category(span: Span) -> Category | None:
         return None
     if _PREFERENCE.search(line):
         return Category.PREFERENCE
-    if _DECIDED.search(line):
+    if cues.has(line, Cue.DECISION):
         return Category.DECISION
     if _USE.match(line) and not _PURPOSE.search(line):
         return Category.RULE
@@ -275,7 +263,7 @@ def _assistant_category(span: Span, *, grounded: bool) -> Category | None:
         return None
     if span.shape is Shape.ITEM and len(line) < 40:
         return None
-    if _DECIDED.search(line):
+    if cues.has(line, Cue.DECISION):
         return Category.DECISION
     stated = _stated(line)
     if stated is None or not (grounded or _OWN.search(line)):

@@ -28,6 +28,12 @@ KEPT_WORDS_MIN: Final = 0.6
 """Share of the line's content words that must stand in the wording: filler goes, statements stay."""
 
 _STEM_CHARACTERS: Final = 5
+_WORDS_OF_FORCE: Final = """
+must always only require requires required should exactly least most until unless except before after if when once because instead may
+might can could would will likely probably possibly seem seems appear appears looks almost nearly about partly some all every than
+immer muss müssen nur soll sollen erst wenn falls weil kann könnte vielleicht wohl fast alle
+toujours seulement doit si quand parce peut siempre solo sólo debe cuando porque puede altijd alleen moet als omdat kan sempre deve
+"""
 
 
 class Refusal(StrEnum):
@@ -73,16 +79,9 @@ _REFUSING: Final = re.compile(
     r"|comply|do that|fulfil)|i apologi[sz]e|es tut mir leid|je suis désolé|lo siento)\b",
     re.I,
 )
-_FORCE: Final = re.compile(
-    r"\b(?:must|always|only|required?|should|exactly|at (?:least|most)|until|unless|except|before|after|if|when"
-    r"|once|because|so that|instead"
-    r"|may|might|can|could|would|will|likely|probably|possibly|seems?|appears?|looks like|almost|nearly|about"
-    r"|partly|some|all|every"
-    r"|immer|muss|müssen|nur|soll(?:en)?|erst|wenn|falls|weil|kann|könnte|vielleicht|wohl|fast|alle"
-    r"|toujours|seulement|doit|si|quand|parce|peut|siempre|solo|sólo|debe|cuando|porque|puede|altijd|alleen"
-    r"|moet|als|omdat|kan|sempre|deve)\b",
-    re.I,
-)
+FORCE_WORDS: Final = frozenset(_WORDS_OF_FORCE.split())
+"""Words that say how strongly, when and why: leaving one out makes another statement."""
+
 _FIRST_PERSON: Final = re.compile(r"\b(?:i|i['’](?:m|ve|ll|d)|my|me|we|we['’](?:re|ve|ll)|our|us|you|your)\b", re.I)
 _ENDS: Final = re.compile(r"[.!?。！？)\]`\"”’»]\Z")
 _CAPITALISED: Final = re.compile(r"(?<![\w'’])[A-Z][a-z]{2,}(?!\w)")
@@ -159,8 +158,7 @@ def _is_off_topic(text: str, line: str) -> bool:
 
 
 def _force(text: str) -> Counter[str]:
-    """Words that say how strongly, when and why: leaving one out makes another statement."""
-    return Counter(match[0].lower() for match in _FORCE.finditer(text))
+    return Counter(word for word in re.findall(r"\w+", text.lower()) if word in FORCE_WORDS)
 
 
 def _capitalised(text: str, line: str) -> tuple[str, ...]:

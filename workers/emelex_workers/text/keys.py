@@ -26,6 +26,22 @@ _SUBJECT_CHARACTERS: Final = 24
 """Numbers inside names count only near the beginning, where the subject stands."""
 
 _WORD: Final = re.compile(r"[^\W_]+(?:[._/@+-][^\W_]+)*(?:['’][^\W_]+)?")
+_VALUED: Final = re.compile(
+    r"\W*(?:[\w'’-]+:\s)?(?:now |actually,? |und |and |ab jetzt )?(?P<subject>(?:the|our|my|your|his|her|their"
+    r"|die|der|das|mein\w*|unser\w*|le|la|mon|ma"
+    r"|notre|el|mi|nuestr[oa]|de|het|mijn|ons|onze|il|o|a)\s(?:[\w'’./-]+\s){0,4}?[\w-]*"
+    r"(?:address|port|version|name|number|limit|deadline|budget|timeout|url|host|domain|e-?mail|branch|region"
+    r"|theme|colou?r|language|currency|price"
+    r"|owner|manager|contact|phone|plan|date|time|directory|folder|id|database|editor|timezone"
+    r"|adresse|nummer|frist|termin|preis|farbe|sprache|währung|ansprechpartner|zeit|datum|grenze|numéro"
+    r"|date limite|prix|couleur|langue|délai"
+    r"|dirección|número|nombre|plazo|precio|color|idioma|fecha|límite|naam|prijs|kleur|taal|datum|indirizzo"
+    r"|numero|nome|prezzo|endereço|preço|prazo)"
+    r"(?:\s(?:of|for|von|für|de|du|para|van|voor)\s[\w'’./-]+){0,2})\s(?:is|are|will be|has changed to"
+    r"|changed to|was changed to|lautet|ist|est|es|será|ist jetzt|wird"
+    r"|è|é)(?=\s)",
+    re.I,
+)
 _CJK: Final = re.compile("[\u2e80-\u9fff\uac00-\ud7af]")
 _STOP_WORDS: Final = frozenset(
     # polarity and emphasis: they are the value of a rule, not its subject
@@ -75,6 +91,17 @@ def containment(inner: Frame, outer: Frame) -> float:
     return len(inner & outer) / len(inner) if inner else 0.0
 
 
+def subject(text: str) -> Frame | None:
+    """Return what a sentence gives a value to, None where it gives none: `the delivery address` of `… is Harbour Road 7`."""
+    match = _VALUED.match(text)
+    return frozenset(content_words(match["subject"])) or None if match else None
+
+
+def identity(text: str) -> Frame:
+    """Return what a newer sentence must share with this one to supersede it: its subject, or else its frame."""
+    return subject(text) or frame(text)
+
+
 class FrameIndex:
     """Frames seen so far, asked for a near one without comparing with each.
 
@@ -105,7 +132,9 @@ def normal_form(text: str) -> str:
 
 def key_of(text: str, category: str) -> str:
     """Make the key of a sentence, such as `rule.tests-run-pytest`; a sentence without usable words gets a digest."""
-    words = list(dict.fromkeys(word for word in content_words(text) if _is_key_word(word, text)))
+    valued = _VALUED.match(text)
+    about = valued["subject"] if valued else text
+    words = list(dict.fromkeys(word for word in content_words(about) if _is_key_word(word, about)))
     if not words:
         words = [hashlib.sha256(normal_form(text).encode()).hexdigest()[:12]]
     slug = "-".join(_slug(word) for word in words[:KEY_WORDS_MAX])

@@ -78,8 +78,11 @@ _ABBREVIATIONS: Final = frozenset(
 _CONTROL_TOKEN: Final = re.compile(
     r"<\|[^|<>\n]{0,40}\|?>?|\[/?INST\]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<｜[^｜<>\n]{0,40}｜?>?"
 )
-_EMPHASIS: Final = re.compile(r"(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1")
-_BOLD_LINE: Final = re.compile(r"(\*\*|__)[^*_\n]{1,120}:?\1:?")
+_EMPHASIS: Final = re.compile(r"\*\*(?=\S)(.{1,300}?)(?<=\S)\*\*")
+_ORDINAL_NEXT: Final = re.compile(
+    r"(?:Jan|Feb|März|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez|Quartal|Stock|Etage|Klasse|Version|Auflage)[a-zä]*"
+)
+_BOLD_LINE: Final = re.compile(r"\*\*[^*\n]{1,120}\*\*:?")
 _SPACE: Final = re.compile(r"\s+")
 
 
@@ -93,7 +96,7 @@ def spans(event: StoredEvent) -> Iterator[Span]:
 def plain(text: str) -> str:
     """Return a text as one line that is safe to show: no control or bidi characters, control tokens named, not obeyed."""
     text = _CONTROL_TOKEN.sub("[control token]", text)
-    text = _EMPHASIS.sub(r"\2", text)
+    text = _EMPHASIS.sub(r"\1", text)
     kept = (
         character if character.isprintable() or unicodedata.category(character)[0] != "C" else " " for character in text
     )
@@ -218,11 +221,13 @@ def _sentences(text: str, start: int, end: int, shape: Shape) -> Iterator[tuple[
 def _ends_sentence(text: str, start: int, stop: re.Match[str], end: int) -> bool:
     if stop[0][0] in "。！？｡":
         return True
-    following = text[stop.end() : min(stop.end() + 8, end)].lstrip()
+    following = text[stop.end() : min(stop.end() + 16, end)].lstrip()
     if following[:1].islower():
         return False
     if not stop[0].startswith("."):
         return True
     word = text[max(start, stop.start() - 12) : stop.start()].rsplit(None, 1)
     last = word[-1].lower().lstrip("(\"'") if word else ""
+    if last.isdecimal() and len(last) <= 2 and _ORDINAL_NEXT.match(following):
+        return False
     return last not in _ABBREVIATIONS and not (len(last) == 1 and last.isalpha())

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -59,12 +59,13 @@ WEIGHTS: Final[dict[Section, float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a Summary: its event's sequence, and a score that orders it within its section."""
+    """One line of a Summary: its event's sequence, its place there, and a score that ranks it within its section."""
 
     section: Section
     sequence: int
     text: str
     score: float
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,9 @@ def render(outline: Outline) -> str:
     """Return the Summary's text."""
     blocks = [f"Summary of events {outline.first_sequence} to {outline.last_sequence}."]
     for section in Section:
-        inside = sorted((line for line in outline.lines if line.section is section), key=lambda line: line.sequence)
+        inside = sorted(
+            (line for line in outline.lines if line.section is section), key=lambda line: (line.sequence, line.position)
+        )
         if inside:
             blocks.append("\n".join((section.value, *(rendered(line) for line in inside))))
     if outline.left_out:
@@ -120,7 +123,9 @@ def parse(text: str, *, last_sequence: int) -> Outline:
         if row in _HEADINGS:
             section = _HEADINGS[row]
         elif match := _LINE.fullmatch(row):
-            found.append(Line(section=section, sequence=int(match[1]), text=match[2], score=_FOLDED_SCORE))
+            found.append(
+                Line(section=section, sequence=int(match[1]), text=match[2], score=_FOLDED_SCORE, position=len(found))
+            )
         elif match := _LEFT_OUT.fullmatch(row):
             left_out = int(match[1])
     return Outline(first_sequence=int(head[1]), last_sequence=int(head[2]), lines=tuple(found), left_out=left_out)
@@ -129,10 +134,10 @@ def parse(text: str, *, last_sequence: int) -> Outline:
 def merge(found: Iterable[Line]) -> list[Line]:
     """Return the lines without those that a newer or equal one of the same section supersedes, oldest first."""
     kept: dict[tuple[Section, object], Line] = {}
-    for line in sorted(found, key=lambda line: (line.sequence, line.section.value, line.text)):
+    for line in sorted(found, key=lambda line: (line.sequence, line.position, line.section.value, line.text)):
         identity = (line.section, _identity(line))
         if (older := kept.pop(identity, None)) and older.score > line.score:
-            line = Line(section=line.section, sequence=line.sequence, text=line.text, score=older.score)
+            line = replace(line, score=older.score)
         kept[identity] = line
     return list(kept.values())
 
@@ -174,6 +179,8 @@ def _ranked(candidates: list[Line], section: Section) -> list[Line]:
 
 def _identity(line: Line) -> object:
     """What makes two lines of a section the same: the frame where a sentence has one, else the whole text."""
+    if subject := keys.subject(line.text):
+        return subject
     if line.section in {Section.REQUESTS, Section.WORK, Section.ERRORS, Section.MENTIONED}:
         return keys.normal_form(line.text) or line.text
     shape = keys.frame(line.text)

@@ -2,7 +2,7 @@
 
 The module owns these invariants:
 
-- Every call of a job has the same instruction and examples in front, so that an engine can reuse the prefix; the line
+- Every call of a job has the same instruction in front, so that an engine can reuse the prefix; the line
   comes last, and is data.
 - A wording that fails its check is never used: the line stands in its source's own words.
 - Calls are bounded for a job. A second attempt at a job differs in a stated way (`settings_for`), and the last one makes
@@ -15,19 +15,22 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
-from emelex_workers.text import guard, lines
+from emelex_workers.text import grammar, guard, lines
 from emelex_workers.text.guard import PROTOCOL, Refusal
 
-PROMPT_VERSION: Final = "restate-1"
+PROMPT_VERSION: Final = "restate-2"
 CALLS_MAX: Final = 16
 LINE_CHARACTERS_MAX: Final = 600
 """A longer line is not sent: the small models lose its end."""
 VERBATIM_ATTEMPT: Final = 3
 """From this attempt on no model is asked: the job's last attempt must not fail for its wording."""
+_SPARE_TOKENS: Final = 16
+"""A wording may not be longer than its line, so neither may its call be, but for a little room to end."""
 _BROKEN_CALLS: Final = 3
 """So many calls in a row that end wrongly show that the engine is broken; asking on would only cost time."""
 
@@ -35,16 +38,14 @@ INSTRUCTION: Final = (
     "You shorten one line. Write the same facts in fewer words, in the same language. "
     "Copy every name, path, number, `code` and negation unchanged. Add nothing."
 )
-_EXAMPLES: Final = (
-    (
-        "I went ahead and updated the parser in `src/parse.py` so that it now skips blank lines, because they broke the import before.",
-        "Updated the parser in `src/parse.py` to skip blank lines, because they broke the import.",
-    ),
-    (
-        "It looks like the cache was not cleared after the deploy, and this is the reason why the old page was still shown to users.",
-        "The cache was not cleared after the deploy, so the old page was shown to users.",
-    ),
-)
+"""No example follows: the smallest models copy examples into their answers (measured.md)."""
+
+
+class Freedom(StrEnum):
+    """What a model may write: one free line that the guard judges, or the line's own words with some left out."""
+
+    REWORD = "reword"
+    LEAVE_OUT = "leave_out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Settings:
     """How the calls of one attempt are made."""
 
     sampling: Sampling
-    grammar: bool
+    freedom: Freedom
     calls_max: int
 
 
@@ -75,12 +76,15 @@ class Usage:
 
 
 def settings_for(attempt: int, *, calls_max: int = CALLS_MAX) -> Settings:
-    """Return the settings of an attempt, counted from 1: greedy, then sampled with another seed, then no call at all."""
+    """Return the settings of an attempt, counted from 1.
+
+    First greedy and free, then sampled under a grammar that only allows to leave words out, and last no call at all.
+    """
     if attempt <= 1:
-        return Settings(sampling=Sampling(), grammar=True, calls_max=calls_max)
-    if attempt < VERBATIM_ATTEMPT:
-        return Settings(sampling=Sampling(temperature=0.3, seed=attempt), grammar=True, calls_max=calls_max // 2)
-    return Settings(sampling=Sampling(), grammar=True, calls_max=0)
+        return Settings(sampling=Sampling(), freedom=Freedom.REWORD, calls_max=calls_max)
+    stricter = Sampling(temperature=0.3, seed=attempt)
+    last = attempt >= VERBATIM_ATTEMPT
+    return Settings(sampling=stricter, freedom=Freedom.LEAVE_OUT, calls_max=0 if last else calls_max)
 
 
 @dataclass(slots=True)
@@ -105,12 +109,10 @@ class Restater:
             raise Cancelled("cancelled while lines were worded")
         if not self.can_ask or len(line) > LINE_CHARACTERS_MAX or "[control token]" in line:
             return Wording(text=line, by_model=False)
-        sampling = self.settings.sampling
-        verdict = guard.check(self._ask(line, sampling), line, instruction=INSTRUCTION)
+        verdict = guard.check(self._ask(line, self.settings.freedom), line, instruction=INSTRUCTION)
         if verdict.refusal in PROTOCOL and self.can_ask:
             self._count(verdict.refusal)
-            again = Sampling(temperature=0.3, seed=sampling.seed + 1)
-            verdict = guard.check(self._ask(line, again), line, instruction=INSTRUCTION)
+            verdict = guard.check(self._ask(line, Freedom.LEAVE_OUT), line, instruction=INSTRUCTION)
         self._count(verdict.refusal)
         if verdict.refusal:
             return Wording(text=line, by_model=False)
@@ -140,7 +142,8 @@ class Restater:
         return {
             "prompt_version": PROMPT_VERSION,
             "prompt_sha256": PROMPT_SHA256,
-            "grammar_sha256": GRAMMAR_SHA256 if self.settings.grammar else None,
+            "freedom": self.settings.freedom.value,
+            "grammar_sha256": GRAMMAR_SHA256,
             "temperature": self.settings.sampling.temperature,
             "seed": self.settings.sampling.seed,
             "calls_max": self.settings.calls_max,
@@ -158,13 +161,15 @@ class Restater:
         if refusal is not None:
             self.refusals[refusal.value] += 1
 
-    def _ask(self, line: str, sampling: Sampling) -> Generation:
+    def _ask(self, line: str, freedom: Freedom) -> Generation:
         request = Request(
             messages=prompt(line),
-            output_tokens_max=self._output_tokens(line),
-            grammar=GRAMMAR if self.settings.grammar else None,
+            output_tokens_max=self.engine.count_text(line) + _SPARE_TOKENS,
+            grammar=grammar.ONE_LINE
+            if freedom is Freedom.REWORD
+            else grammar.leaving_out(line, force=guard.FORCE_WORDS),
             stop=("\n",),
-            sampling=sampling,
+            sampling=self.settings.sampling,
         )
         generation = self.engine.generate(request, self.cancel)
         self.usage.calls += 1
@@ -173,17 +178,10 @@ class Restater:
         self.usage.seconds += generation.seconds
         return generation
 
-    def _output_tokens(self, line: str) -> int:
-        """A wording may not be longer than its line, so neither may the call be, but for a little room to end."""
-        return self.engine.count_text(line) + 16
-
 
 def prompt(line: str) -> tuple[Message, ...]:
     """Return the messages that ask for one line's wording."""
-    messages = [Message(role=Role.SYSTEM, text=INSTRUCTION)]
-    for source, wording in _EXAMPLES:
-        messages += (Message(role=Role.USER, text=source), Message(role=Role.ASSISTANT, text=wording))
-    return (*messages, Message(role=Role.USER, text=line))
+    return Message(role=Role.SYSTEM, text=INSTRUCTION), Message(role=Role.USER, text=line)
 
 
 def source_tokens_max(engine: ChatEngine, output_tokens_max: int) -> int:
@@ -204,8 +202,7 @@ def shortened(line: str, characters_max: int) -> str:
     return lines.cut(line, characters_max)
 
 
-GRAMMAR: Final = r'root ::= [^\x00-\x20] [^\x00-\x1F]{4,400} "\n"?'
-GRAMMAR_SHA256: Final = hashlib.sha256(GRAMMAR.encode()).hexdigest()
+GRAMMAR_SHA256: Final = hashlib.sha256(grammar.ONE_LINE.encode()).hexdigest()
 PROMPT_SHA256: Final = hashlib.sha256(
     "\x1e".join(f"{message.role.value}\x1f{message.text}" for message in prompt("")).encode()
 ).hexdigest()
