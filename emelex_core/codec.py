@@ -70,7 +70,7 @@ def check_json(value: Json, *, what: str, bytes_max: int) -> None:
             if not math.isfinite(item):
                 raise Invalid(f"{what}{path}: the number is not finite")
             size += 1
-        elif isinstance(item, (dict, list, tuple)):
+        elif _is_container(item):
             if depth > limits.JSON_DEPTH_MAX:
                 raise Invalid(f"{what}: nested deeper than {limits.JSON_DEPTH_MAX}")
             size += _push_children(item, depth, path, stack, what)
@@ -78,6 +78,10 @@ def check_json(value: Json, *, what: str, bytes_max: int) -> None:
             raise Invalid(f"{what}{path}: {type(item).__name__} is not a JSON type")
         if size > bytes_max:
             raise Invalid(f"{what}: more than {bytes_max} bytes")
+
+
+def _is_container(item: Json) -> bool:
+    return isinstance(item, (dict, list, tuple))
 
 
 def _push_children(
@@ -103,7 +107,10 @@ def _push_children(
 def encode(value: Json, *, what: str, bytes_max: int) -> bytes:
     """Check a value and return its canonical bytes; raise Invalid without a serialised form for what fails."""
     check_json(value, what=what, bytes_max=bytes_max)
-    data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError as error:
+        raise Invalid(f"{what}: cannot be JSON: {error}") from None
     if len(data) > bytes_max:
         raise Invalid(f"{what}: {len(data)} bytes; at most {bytes_max} are accepted")
     return data

@@ -1,9 +1,9 @@
 """Digests of exact source prefixes (seed, "Compaction and distillation"; ADR 0006).
 
-A Session's history is a chain: `chain_0 = H(domain, session)`, `chain_n = H(domain, chain_(n-1), event n)`. The chain value
-at event n is therefore the digest of exactly the events 1 to n, and an append, a plan and a claim look one value up
-instead of reading the transcript again. Every field is fixed in length or carries its length, so that no two histories
-share an encoding. Each use has a domain of its own.
+A Session's history is a chain: `chain_0 = H(domain, session)`, `chain_n = H(domain, chain_(n-1), event n)`. The chain
+value at event n is therefore the digest of exactly the events 1 to n, and an append, a plan and a claim look one value
+up instead of reading the transcript again. Every field is fixed in length or carries its length, so that no two
+histories share an encoding. Each use has a domain of its own.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The module owns these invariants:
 
 - An event's kind decides its role; `ROLES` is the one table, the schema's CHECK repeats it (behaviour 52).
-- Parts are typed. Unknown part types and unknown fields are refused on entry and are Corrupt when read back.
-- Only a user's and an assistant's own words are evidence for Knowledge (`EVIDENCE_KINDS`); a `context` event carries what
-  was put before the model without a person saying it: environment notes, hook text, another agent's own summary,
+- Parts are typed. What does not fit the types is refused on entry, by the same reader that finds it Corrupt later.
+- Only a user's and an assistant's own words are evidence for Knowledge (`EVIDENCE_KINDS`); a `context` event carries
+  what was put before the model without a person saying it: environment notes, hook text, another agent's own summary,
   recalled Knowledge.
 """
 
@@ -49,6 +49,9 @@ ROLES: Final[dict[EventKind, str]] = {
 EVIDENCE_KINDS: Final = frozenset({EventKind.USER, EventKind.ASSISTANT})
 
 
+ASSET_KINDS: Final = frozenset({"image", "audio", "document"})
+
+
 class AssetRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A reference to media bytes in the asset store.
 
@@ -85,7 +88,7 @@ class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ToolResultPart(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tool_result", omit_defaults=True
 ):
-    """A tool's answer. `status` is completed, unknown_effect or not_executed; `exit_code` is a process's, where known."""
+    """A tool's answer: `status` is completed, unknown_effect or not_executed, `exit_code` a process's where known."""
 
     call_id: str
     text: str
@@ -101,6 +104,15 @@ class MediaPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | MediaPart
+_TAGS: Final[dict[type, str]] = {
+    TextPart: "text",
+    ReasoningPart: "reasoning",
+    ToolCallPart: "tool_call",
+    ToolResultPart: "tool_result",
+    MediaPart: "media",
+}
+_RESULT_DEFAULTS: Final = {"is_error": False, "exit_code": None, "status": "completed"}
+"""What a stored tool result leaves out (`omit_defaults`)."""
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -176,8 +188,32 @@ def encode_payload(event: Event, *, what: str = "event") -> bytes:
     """Return the canonical bytes of an event's parts and label; raise Invalid for what the entry gate refuses."""
     if not event.parts:
         raise Invalid(f"{what}: it has no parts")
-    payload = msgspec.to_builtins(_Payload(parts=event.parts, label=event.label, provenance=event.provenance))
-    return codec.encode(payload, what=what, bytes_max=limits.EVENT_BYTES_MAX)
+    payload: dict[str, Any] = {"parts": [_plain(part, what) for part in event.parts]}
+    if event.label is not None:
+        payload["label"] = event.label
+    if event.provenance is not None:
+        payload["provenance"] = event.provenance
+    data = codec.encode(payload, what=what, bytes_max=limits.EVENT_BYTES_MAX)
+    try:
+        decode_payload(data, what=what)
+    except Corrupt as error:
+        raise Invalid(f"{what}: a part is not what its type promises ({error.message})") from None
+    return data
+
+
+def _plain(part: Part, what: str) -> dict[str, Any]:
+    """A part as JSON. Only its own fields are taken apart; the entry gate walks what they hold, with its caps."""
+    tag = _TAGS.get(type(part))
+    if tag is None:
+        raise Invalid(f"{what}: {type(part).__name__} is no part of an event")
+    plain: dict[str, Any] = {"type": tag, **msgspec.structs.asdict(part)}
+    if isinstance(part, MediaPart):
+        plain["ref"] = msgspec.structs.asdict(part.ref)
+    elif isinstance(part, ToolResultPart):
+        for name, default in _RESULT_DEFAULTS.items():
+            if plain[name] == default:
+                del plain[name]
+    return plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Named fault points between durable steps (house habit 13).
 
 `reach(point)` does nothing in normal life. A crash test sets the environment variable EMELEX_FAULT to `point` or
-`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. The registry below is what
-the tests enumerate; reaching a point that is not registered is a programming error.
+`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. The registry below is
+what the tests enumerate; reaching a point that is not registered is a programming error.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def read_identity(path: str) -> Identity:
 
     Raises: OSError as `stat` does, NotADirectoryError when it is no directory.
     """
-    status = os.stat(path)
+    status = os.stat(path)  # noqa: PTH116 - paths are text here, as they are compared and stored
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(path)
     return Identity(device=_signed(status.st_dev), inode=_signed(status.st_ino), birth_ns=_birth_ns(path, status))

@@ -1,7 +1,7 @@
 """Every bound of the system, with its unit and its reason. Sources: the limits table of behaviours.md and measured.md.
 
-Names end in the unit, then `_max` or `_min`. The assertions at the end relate bounds that depend on each other; they run
-at import, so that an inconsistent edit cannot start.
+Names end in the unit, then `_max` or `_min`. The assertions at the end relate bounds that depend on each other; they
+run at import, so that an inconsistent edit cannot start.
 """
 
 from __future__ import annotations

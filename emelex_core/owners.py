@@ -1,8 +1,8 @@
 """Owner liveness by kernel lock (behaviour 181; ADR 0005).
 
-Each store that claims something holds one byte of one never-deleted file with an open-file-description lock. The byte's
-offset is a random number, stored beside the lease. The kernel drops the lock when the process dies, in whatever container
-it ran, so that death is seen at the next look. Process ids are never used.
+Each store that claims something holds one byte of one never-deleted file with an open-file-description lock. The
+byte's offset is a random number, stored beside the lease. The kernel drops the lock when the process dies, in whatever
+container it ran, so that death is seen at the next look. Process ids are never used.
 
 Where the system has no such locks, or the file cannot be looked at, an owner counts as alive and the lease's expiry
 decides. A forked child gives its copies of the descriptors back, so that it does not keep a dead parent's byte.
@@ -72,8 +72,14 @@ class Owners:
                     os.close(descriptor)
             self._held = self._probe = self._slot = None
 
+    def leave_to_parent(self) -> None:
+        """Close the descriptors that a fork copied; the parent's byte stays locked by the parent's own."""
+        # A thread of the parent may have held the mutex; in the child there is only this one.
+        self._mutex = threading.Lock()
+        self.close()
+
     def _open_probe(self) -> int:
-        """A descriptor of its own: a lock never conflicts with the description that holds it. A reader makes no file."""
+        """A descriptor of its own, since a lock never conflicts with its own description. A reader makes no file."""
         if self._read_only:
             return os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         return open_private(self._path, what="owner lock file")
@@ -99,9 +105,7 @@ _all: Final[weakref.WeakSet[Owners]] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for owners in list(_all):
-        # A thread of the parent may have held the mutex; in the child there is only this one.
-        owners._mutex = threading.Lock()
-        owners.close()
+        owners.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

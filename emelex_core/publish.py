@@ -37,6 +37,8 @@ def publish_distillation(transaction: Transaction, session_id: str, *, now: int)
 
     Raises: NotFound.
     """
+    if transaction.one(SESSIONS["head"], {"id": session_id}) is None:
+        raise NotFound(f"no Session {session_id[:80]!r}")
     row = transaction.one(EVENTS["last_evidence_sequence"], {"session_id": session_id})
     if row is None or row[0] is None:
         return None
@@ -48,11 +50,14 @@ def publish_compaction(
 ) -> PublishedJob:
     """Publish the compaction of events 1 to `through` into a Summary of at most `target_tokens`.
 
-    Raises: NotFound; Invalid when the boundary is missing, splits a turn, or lies at or below the newest Summary.
+    Raises: NotFound; Invalid when the boundary is missing, splits a turn, or lies at or below the newest Summary, and
+    when the target is not positive.
     """
     head = transaction.one(SESSIONS["head"], {"id": session_id})
     if head is None:
-        raise NotFound(f"no Session {session_id}")
+        raise NotFound(f"no Session {session_id[:80]!r}")
+    if target_tokens < 1:
+        raise Invalid(f"a Summary of {target_tokens} tokens says nothing")
     if through <= cast(int, head[2]):
         raise Invalid(f"boundary {through} is not past the newest Summary, which is event {head[2]}")
     boundary = transaction.one(EVENTS["at"], {"session_id": session_id, "sequence": through})

@@ -20,7 +20,7 @@ from emelex_core.assets import publish as assets
 from emelex_core.clock import Clock
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.db.database import Database
-from emelex_core.db.opening import open_database
+from emelex_core.db.opening import missing, open_database
 from emelex_core.errors import NotFound
 from emelex_core.events import AssetRef
 from emelex_core.home import Home
@@ -78,11 +78,12 @@ class MemoryStore:
         place = place if isinstance(place, Home) else home.locate(place)
         if create:
             home.create(place)
-        elif not os.path.lexists(place.database):
-            raise NotFound(f"no database at {place.database}", hint="`emelex import` or `emelex chat` makes one")
+        elif not home.exists(place.database):
+            raise missing(place.database)
         home.check_directory(place.root)
-        database = open_database(place.database, create=create, read_only=read_only)
-        return cls(database, place.memory / STANDARD_ASSETS, clock)
+        assets_directory = place.memory / STANDARD_ASSETS
+        home.check_asset_directory(assets_directory)
+        return cls(open_database(place.database, create=create, read_only=read_only), assets_directory, clock)
 
     @classmethod
     def open_path(
@@ -91,8 +92,9 @@ class MemoryStore:
         """Open an explicit database file; its assets live in the sibling `<name>.assets`. Raises: as `open`."""
         spelled = Path(os.path.abspath(path))  # noqa: PTH100 - the final component must not be resolved
         resolved = Path(os.path.realpath(spelled.parent)) / spelled.name
-        database = open_database(resolved, create=create, read_only=read_only)
-        return cls(database, resolved.with_name(resolved.name + ".assets"), clock)
+        assets_directory = resolved.with_name(resolved.name + ".assets")
+        home.check_asset_directory(assets_directory)
+        return cls(open_database(resolved, create=create, read_only=read_only), assets_directory, clock)
 
     def close(self) -> None:
         """Close the database and give up this owner's liveness. A second call does nothing."""
@@ -126,7 +128,10 @@ class MemoryStore:
         return session
 
     def claim_session(self, session_id: str, workspace: PathLike) -> SessionLease:
-        """Claim a Session for its workspace. Raises: NotFound, SessionBusy with the deadline, WorkspaceMismatch, Invalid."""
+        """Claim a Session for its workspace.
+
+        Raises: NotFound, SessionBusy with the deadline, WorkspaceMismatch, Invalid for the directory.
+        """
         return lease.claim(self.database, session_id, identity.inspect(workspace), self.clock)
 
     def get_session(self, prefix: str) -> Session:
@@ -158,7 +163,10 @@ class MemoryStore:
             return None if session_id is None else registry.get(transaction, session_id, now=self.clock())
 
     def validate_workspace(self, session: Session, workspace: PathLike) -> Workspace:
-        """Check that a directory is the one a Session is bound to, before a model is loaded. Raises: WorkspaceMismatch."""
+        """Check that a directory is the one a Session is bound to, before a model is loaded.
+
+        Raises: WorkspaceMismatch; NotFound for the Session, Invalid for the directory.
+        """
         found = identity.inspect(workspace)
         with self.database.read() as transaction:
             _, bound = registry.bound_identity(transaction, session.id)
@@ -232,7 +240,7 @@ class MemoryStore:
         """Store media bytes once and return their reference. Raises: Invalid, Corrupt, Storage."""
         return assets.publish(self.database, self.assets_directory, source, now=self.clock())
 
-    # --- the whole ------------------------------------------------------------------------------------------------------
+    # --- the whole ----------------------------------------------------------------------------------------------------
 
     def totals(self) -> Totals:
         """What the store holds."""

@@ -9,7 +9,7 @@ The module owns these invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,7 +82,7 @@ class Call:
         return config.load(self.home, directory=directory)
 
     @contextmanager
-    def reading(self) -> Iterator[MemoryStore | None]:
+    def reading(self) -> Generator[MemoryStore | None]:
         """Open the store for reading; None, with a note on stderr, when nothing was ever stored here."""
         from emelex_core.store import MemoryStore
 
@@ -94,7 +94,7 @@ class Call:
             yield store
 
     @contextmanager
-    def must_read(self) -> Iterator[MemoryStore]:
+    def must_read(self) -> Generator[MemoryStore]:
         """Open the store for reading. Raises: NotFound when nothing was ever stored here."""
         from emelex_core.store import MemoryStore
 
@@ -103,7 +103,7 @@ class Call:
             yield store
 
     @contextmanager
-    def writing(self, *, create: bool = False) -> Iterator[MemoryStore]:
+    def writing(self, *, create: bool = False) -> Generator[MemoryStore]:
         """Open the store for changes; only `create` makes a missing one. Raises: NotFound and as `MemoryStore.open`."""
         from emelex_core.store import MemoryStore
 
@@ -115,7 +115,7 @@ class Call:
     def session(self, store: MemoryStore, prefix: str, *, everywhere: bool) -> Session:
         """The Session that a prefix names, in this workspace unless `everywhere`.
 
-        Raises: NotFound, AmbiguousId, Invalid; WorkspaceMismatch naming the flag for another workspace's (behaviour 157).
+        Raises: NotFound, AmbiguousId, Invalid; WorkspaceMismatch naming the flag (behaviour 157).
         """
         session = store.get_session(prefix.lower())
         if everywhere:

@@ -158,7 +158,7 @@ def _apply_recipe(raw: apsw.Connection, *, read_only: bool) -> None:
 
 
 def use_wal(raw: apsw.Connection) -> None:
-    """Write-ahead log, so that readers never block the writer. Raises: Refused where the file system cannot keep one."""
+    """Keep a write-ahead log, so that readers never block the writer. Raises: Refused where the disk cannot."""
     mode = raw.pragma("journal_mode", "wal")
     if mode != "wal":
         raise Refused(

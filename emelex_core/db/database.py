@@ -3,8 +3,8 @@
 The module owns these invariants:
 
 - A write begins IMMEDIATE, so that it never meets BUSY_SNAPSHOT half way.
-- The file is still the one that was opened, asked at the start of each transaction and before COMMIT: SQLite itself reads
-  and writes a deleted or replaced file without a word.
+- The file is still the one that was opened, asked at the start of each transaction and before COMMIT: SQLite itself
+  reads and writes a deleted or replaced file without a word.
 - Nesting raises. The first error survives the rollback. After an input/output error the connection is not used again.
 - One thread at a time uses a Database's connection; a second thread that works at length opens its own (`sibling`).
 """
@@ -147,7 +147,7 @@ class Database:
         """Close the connection; a second call does nothing. The owner's byte is its store's to give back."""
         self._connection.close()
 
-    def _owner_alive(self, *arguments: Value) -> bool:
+    def _owner_alive(self, *arguments: object) -> bool:
         """The SQL function `owner_alive`: a claim asks it in the statement that takes a lease over."""
         (slot,) = arguments
         return isinstance(slot, int) and self.owners.alive(slot)
@@ -190,7 +190,7 @@ class Database:
             raise translate(error, self.path) from error
 
     def _trusted_connection(self) -> Connection:
-        """The connection, a new one after an input/output error: what a failed sync left in caches is not to be used."""
+        """The connection, a new one after an input/output error: what a failed sync left in caches is not used."""
         self._connection.check_process()
         if self._suspect:
             self._connection.close()
@@ -220,7 +220,7 @@ def _storable(call: Callable[[str, T], apsw.Cursor], statement: str, values: T) 
     try:
         return call(statement, values)
     except UnicodeEncodeError as error:
-        raise Invalid(f"text with a lone surrogate cannot be stored: {error.object[:80]!r}") from None
+        raise Invalid(f"text with a lone surrogate at character {error.start} cannot be stored") from None
     except OverflowError:
         raise Invalid("an integer beyond 64 bits cannot be stored") from None
     except apsw.ConstraintError as error:

@@ -18,6 +18,8 @@ def check_request(request: Request) -> None:
     temperature = request.sampling.temperature
     if not (math.isfinite(temperature) and temperature >= 0):
         raise Invalid(f"a temperature of {temperature} is not a finite number from 0 up")
+    if request.grammar is not None:
+        codec.check_text(request.grammar, what="grammar")
     for stop in request.stop:
         if not codec.check_text(stop, what="stop text"):
             raise Invalid("an empty stop text would stop every generation at once")

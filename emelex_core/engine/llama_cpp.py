@@ -27,13 +27,14 @@ from emelex_core.engine import native
 from emelex_core.engine.checks import check_fits, check_request
 from emelex_core.engine.ports import CancelToken, EngineInfo, FinishReason, Generation, Message, Request
 from emelex_core.engine.reasoning import without_reasoning
-from emelex_core.engine.sampling import Picker
+from emelex_core.engine.sampling import Candidates, Picker
 from emelex_core.engine.vocabulary import Vocabulary
 from emelex_core.errors import Cancelled, EngineFailure, Invalid, ModelUnusable
 
 BATCH_TOKENS: Final = 256
 CONTEXT_TOKENS_DEFAULT: Final = 4_096
 """Used where the model was trained for more: the cache of 4,096 tokens costs the built-in model 94 MB."""
+CLOSE_SECONDS: Final = 5.0
 
 _DECODED: Final = 0
 _ABORTED: Final = 2
@@ -95,6 +96,7 @@ class LlamaEngine:
             self._weights.close()
             raise
         self._abort = native.AbortFlag(self._context)
+        self._candidates = Candidates(self._vocabulary)
         self._info = EngineInfo(
             reference=reference,
             snapshot_id=snapshot_id,
@@ -125,11 +127,11 @@ class LlamaEngine:
         exceed the context, or the grammar does not compile; EngineFailure when the library fails or another thread is
         inside.
         """
+        started = time.monotonic()
         with self._alone():
             prompt = self._accept(request)
-            picker = Picker(self._vocabulary, self._context, request.sampling, request.grammar)
+            picker = Picker(self._candidates, self._context, request.sampling, request.grammar)
             with closing(picker), self._abortable(cancel):
-                started = time.monotonic()
                 self._evaluate(prompt)
                 text, reason, count = self._write(picker, request)
         return Generation(
@@ -141,9 +143,13 @@ class LlamaEngine:
         )
 
     def close(self) -> None:
-        """Free the model. A second call does nothing."""
-        self._context.close()
-        self._weights.close()
+        """Free the model. A second call does nothing; a generation in another thread is cancelled and waited for."""
+        self._abort.lift()
+        # A fork in the middle of a generation leaves the lock held for ever; its child frees nothing anyway.
+        if self._busy.acquire(timeout=CLOSE_SECONDS):
+            self._context.close()
+            self._weights.close()
+            self._busy.release()
 
     def __enter__(self) -> Self:
         return self

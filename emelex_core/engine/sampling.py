@@ -22,6 +22,9 @@ from emelex_core.engine.ports import Sampling
 from emelex_core.engine.vocabulary import Vocabulary
 from emelex_core.errors import EngineFailure, PermanentFailure
 
+TEMPERATURE_MIN: Final = 0.01
+"""Below this picking is greedy: the division would leave the range of 32-bit numbers, and the draw with it."""
+
 _GRAMMAR_ROOT: Final = b"root"
 _SEED_SPAN: Final = 0xFFFF_FFFF
 """The largest 32-bit number asks llama.cpp for a random seed, so seeds stay below it."""
@@ -33,16 +36,16 @@ _CELLS_PER_CANDIDATE: Final = 3
 class Picker:
     """Picks the tokens of one generation out of a context's newest logits."""
 
-    def __init__(self, vocabulary: Vocabulary, context: native.Owned, sampling: Sampling, grammar: str | None) -> None:
+    def __init__(self, candidates: Candidates, context: native.Owned, sampling: Sampling, grammar: str | None) -> None:
         self._library: Any = native.bindings()
-        self._vocabulary = vocabulary
+        self._candidates = candidates
+        self._vocabulary = candidates.vocabulary
         self._context = context
         self._grammar = None if grammar is None else self._compile(grammar)
         self._free_pick = self._chain(sampling)
         # A second chain with the seed's neighbour: the draw that was refused must not be repeated.
         self._allowed_pick = self._chain(Sampling(temperature=sampling.temperature, seed=sampling.seed + 1))
         self._greedy = self._chain(Sampling())
-        self._candidates: _Candidates | None = None
 
     def pick(self) -> int:
         """Return the next token, already accepted by the grammar.
@@ -73,8 +76,6 @@ class Picker:
 
     def _pick_allowed(self) -> int:
         """Filter the whole vocabulary by the grammar and pick from what is left."""
-        if self._candidates is None:
-            self._candidates = _Candidates(self._library, self._vocabulary.size)
         found = self._candidates.fill(self._library.llama_get_logits_ith(self._context.take(), -1))
         self._apply(self._grammar, found)
         self._apply(self._greedy, found)
@@ -91,7 +92,7 @@ class Picker:
         """Compile GBNF. An empty text would compile to no constraint at all, so it is refused as well."""
         handle = None
         if grammar.strip() and "\0" not in grammar:
-            source = grammar.encode("utf-8", "strict")
+            source = grammar.encode()
             handle = self._library.llama_sampler_init_grammar(self._vocabulary.handle, source, _GRAMMAR_ROOT)
         if not handle:
             raise PermanentFailure("the grammar does not compile", hint="it needs valid GBNF with a rule named root")
@@ -100,7 +101,7 @@ class Picker:
     def _chain(self, sampling: Sampling) -> native.Owned:
         library = self._library
         chain = library.llama_sampler_chain_init(library.llama_sampler_chain_default_params())
-        if sampling.temperature > 0:
+        if sampling.temperature >= TEMPERATURE_MIN:
             library.llama_sampler_chain_add(chain, library.llama_sampler_init_temp(sampling.temperature))
             library.llama_sampler_chain_add(chain, library.llama_sampler_init_dist(sampling.seed % _SEED_SPAN))
         else:
@@ -108,17 +109,18 @@ class Picker:
         return native.Owned(chain, library.llama_sampler_free, "picker")
 
 
-class _Candidates:
-    """All tokens with their logits, laid out as llama.cpp wants them, in one array that is made once.
+class Candidates:
+    """All tokens with their logits, laid out as llama.cpp wants them, in one array that is made once an engine.
 
     Logits move as 32-bit cells without being read as numbers, which is as fast as a copy and needs no numpy.
     """
 
-    def __init__(self, library: Any, size: int) -> None:
-        self._library = library
-        self._size = size
-        self._tokens = array("i", range(size))
-        self._cells = array("i", bytes(4 * _CELLS_PER_CANDIDATE * size))
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._library: Any = native.bindings()
+        self._size = vocabulary.size
+        self._tokens = array("i", range(self._size))
+        self._cells = array("i", bytes(4 * _CELLS_PER_CANDIDATE * self._size))
         self._address, _ = self._cells.buffer_info()
 
     def fill(self, logits: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import re
 import threading
@@ -76,7 +77,8 @@ class Server:
         self._loop = self._thread = None
         if loop is None or thread is None or os.getpid() != self._process:
             return
-        asyncio.run_coroutine_threadsafe(self._shut(), loop).result(CLOSE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(self._shut(), loop).result(CLOSE_SECONDS)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(CLOSE_SECONDS)
         loop.close()

@@ -50,6 +50,7 @@ class ClaudeCodeReader(Reader):
         self._summaries: dict[str, str] = {}
         self._branch_of: Recent[str] = Recent()
         self._branches: dict[str, str | None] = {}
+        self._last_branch: str | None = None
 
     @property
     def header(self) -> SessionHeader:
@@ -82,14 +83,20 @@ class ClaudeCodeReader(Reader):
         return self._session_id or self._stem
 
     def _recall(self, line: Line) -> None:
+        """Take up header, branches and record names: all that later rows refer to, at several times the speed."""
         row = line.value
         self._learn(row)
         branch = self._branch(row)
-        message = as_object(row.get("message"))
-        if row.get("type") in ("user", "assistant") and message is not None:
+        message, attachment = as_object(row.get("message")), as_object(row.get("attachment"))
+        kind = row.get("type")
+        if kind in ("user", "assistant") and message is not None:
             self._name(row.get("uuid"), message.get("content"), line)
-            if row.get("type") == "user" and not row.get("isMeta"):
+            if kind == "user" and not row.get("isMeta"):
                 self._offer_title(message.get("content"), branch)
+        elif kind == "attachment" and attachment and not isinstance(claude_rows.attachment_row(attachment), Silent):
+            self._name(row.get("uuid"), attachment, line)
+        elif kind == "system" and not isinstance(claude_rows.system_row(row), Silent):
+            self._name(row.get("uuid"), row.get("content"), line)
 
     def _read(self, line: Line) -> None:
         row = line.value
@@ -162,8 +169,12 @@ class ClaudeCodeReader(Reader):
         return branch
 
     def _at(self, branch: str | None) -> TurnAssembler:
+        """Return a branch's assembler. An event never spans rows of another branch: a safe offset may lie there."""
         if branch is not None:
             self._branches.setdefault(branch, None)
+        if branch != self._last_branch:
+            self._assembler(self._last_branch).end_answer()
+            self._last_branch = branch
         return self._assembler(branch)
 
     def _read_user(self, row: JsonObject, line: Line, branch: str | None) -> None:

@@ -32,7 +32,7 @@ from emelex_core.imports.codex_kinds import (
 from emelex_core.imports.jsonl import Line, LineReader
 from emelex_core.imports.lenient import JsonObject, as_items, as_list, as_object, fit_text
 from emelex_core.imports.reading import Reader, clean_title, instant, make_event, text_of
-from emelex_core.imports.records import CODEX, MediaSink, SessionHeader, TranscriptFile
+from emelex_core.imports.records import CODEX, MediaSink, Position, SessionHeader, TranscriptFile
 from emelex_core.imports.speech import IMPORTED_SUMMARY, INTERRUPTED, split_words
 from emelex_core.imports.turns import RecordName, split_event
 from emelex_core.sessions.records import ImportSource
@@ -75,13 +75,6 @@ class CodexReader(Reader):
         """Codex writes each subagent to a rollout of its own."""
         return {}
 
-    def _recall(self, line: Line) -> None:
-        kind, payload = unwrap(line.value)
-        self._learn(kind, payload)
-        if kind == "response_item" and payload.get("type") == "message" and payload.get("role") == "user":
-            for text in self._message_texts(payload):
-                self._offer_title(text)
-
     def _read(self, line: Line) -> None:
         kind, payload = unwrap(line.value)
         self._learn(kind, payload)
@@ -102,6 +95,9 @@ class CodexReader(Reader):
                 self.skipped[kind] += 1
             case _:
                 self._count_unknown(kind)
+
+    def _held(self) -> Position | None:
+        return self._echoes.start
 
     def _end(self) -> None:
         for echo in self._echoes.release(USER, ASSISTANT, REASONING):
@@ -260,7 +256,7 @@ class CodexReader(Reader):
             return
         if role == USER:
             self._aborted = False
-        echo = Echo(role, text, payload, line.offset, instant(line.value.get("timestamp")))
+        echo = Echo(role, text, payload, self._lines.before(), instant(line.value.get("timestamp")))
         if not self._echoes.add(echo):
             self.skipped[f"event_msg/{role}_repeated"] += 1
         for late in self._echoes.overdue():
@@ -325,7 +321,11 @@ class CodexReader(Reader):
     def _speak(self, echo: Echo) -> None:
         """Make an event of an echo whose response item never came."""
         self.defects["echo_without_item"] += 1
-        name = RecordName(f"@{echo.offset}")
+        self._say_echo(echo)
+        self._turns.begin_at(echo.start)
+
+    def _say_echo(self, echo: Echo) -> None:
+        name = RecordName(f"@{echo.start.offset}")
         text = fit_text(echo.text, self.defects)
         if echo.role != USER:
             part: Part = TextPart(text=text) if echo.role == ASSISTANT else ReasoningPart(text=text)

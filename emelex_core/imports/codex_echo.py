@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from emelex_core.imports.lenient import JsonObject
+from emelex_core.imports.records import Position
 
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
@@ -30,7 +31,7 @@ class Echo:
     role: str
     text: str
     payload: JsonObject
-    offset: int
+    start: Position
     occurred_at: int | None
 
 
@@ -40,6 +41,11 @@ class Echoes:
 
     _pending: list[Echo] = field(default_factory=list[Echo])
     _recent: dict[str, deque[str]] = field(default_factory=dict[str, deque[str]])
+
+    @property
+    def start(self) -> Position | None:
+        """Where the oldest waiting echo stands."""
+        return self._pending[0].start if self._pending else None
 
     def heard(self, role: str, text: str) -> int:
         """A response item said this: drop its waiting echoes and return how many they were."""

@@ -171,9 +171,10 @@ def open_unpacked(path: Path) -> BinaryIO:
         raise Invalid(f"{path}: it cannot be read: {error.strerror or error}") from error
     if not packed:
         return stream
+    # A tear loses the buffer in which it is met, so this one is small.
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES_MAX)
     unpacked: Any = unpacker.stream_reader(stream, read_across_frames=True, closefd=True)
-    return cast(BinaryIO, io.BufferedReader(unpacked, _BUFFER_BYTES))
+    return cast(BinaryIO, io.BufferedReader(unpacked, limits.IO_BUFFER_BYTES))
 
 
 def _open_regular(path: Path) -> BinaryIO:

@@ -27,9 +27,13 @@ class MediaReader:
     def __init__(self, sink: MediaSink, defects: Counter[str]) -> None:
         self._sink = sink
         self._defects = defects
+        self.muted = False
+        """Whether media are passed over: a reading that only recalls stores nothing."""
 
     def from_base64(self, data: Any, media_type: Any) -> MediaPart | TextPart:
         """Decode and store; return a placeholder for what does not decode, is too large or is refused by the sink."""
+        if self.muted:
+            return TextPart(text="[media stored before]")
         declared = media_type if isinstance(media_type, str) and len(media_type) <= _MEDIA_TYPE_CHARACTERS_MAX else None
         if not isinstance(data, str) or not data:
             return self._placeholder("undecodable_media", "its data is missing")

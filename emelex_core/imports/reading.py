@@ -62,37 +62,48 @@ class Reader(ABC):
 
     def __iter__(self) -> Iterator[ImportedTurn]:
         recalling = self._start_offset > 0
+        self._media.muted = recalling
         for line in self._lines:
             if line.offset < self._start_offset:
                 self._recall(line)
                 continue
             if recalling:
                 recalling = False
-                self._forget_counts()
+                self._end_recall()
             self._read(line)
             if self._finished:
                 yield from self._drain()
         if recalling:
-            self._forget_counts()
-        self._end()
-        for assembler in self._assemblers.values():
-            assembler.end()
+            self._end_recall()
+        self._end_all()
         yield from self._drain()
         self._position = self._lines.after()
 
-    @abstractmethod
     def _recall(self, line: Line) -> None:
-        """Take from an earlier line what later ones refer to."""
+        """Take from an earlier line what later ones refer to. What it yields is dropped; a reader may do less."""
+        self._read(line)
 
     @abstractmethod
     def _read(self, line: Line) -> None:
         """Turn one line into events."""
 
+    def _held(self) -> Position | None:
+        """Where the oldest line begins that is held back for later ones."""
+        return None
+
     def _end(self) -> None:  # noqa: B027 - most formats hold nothing back
         """Release what was held back for later lines."""
 
-    def _forget_counts(self) -> None:
-        """What lies before the start offset was reported by the reading that stored it."""
+    def _end_all(self) -> None:
+        self._end()
+        for assembler in self._assemblers.values():
+            assembler.end()
+
+    def _end_recall(self) -> None:
+        """What lies before the start offset was yielded and reported by the reading that stored it."""
+        self._end_all()
+        self._finished.clear()
+        self._media.muted = False
         unfinished = self.defects["unfinished_line"]
         self.skipped.clear()
         self.defects.clear()
@@ -103,9 +114,9 @@ class Reader(ABC):
         """Yield finished turns. Each may be gone on from only where no later or unfinished turn began before."""
         finished, self._finished[:] = list(self._finished), []
         safe = self._lines.after()
-        for assembler in self._assemblers.values():
-            if assembler.start is not None and assembler.start.offset < safe.offset:
-                safe = assembler.start
+        for start in (self._held(), *(assembler.start for assembler in self._assemblers.values())):
+            if start is not None and start.offset < safe.offset:
+                safe = start
         ends: list[Position] = []
         for turn in reversed(finished):
             ends.append(safe)

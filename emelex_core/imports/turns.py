@@ -132,6 +132,11 @@ class TurnAssembler:
         if isinstance(part, ToolCallPart):
             self._open[part.call_id] = None
 
+    def begin_at(self, place: Position) -> None:
+        """The turn in hand holds words of an earlier line: it begins no later than there."""
+        if self.start is not None and place.offset < self.start.offset:
+            self.start = place
+
     def end_answer(self) -> None:
         """The model's response is over, although nothing else came yet."""
         self._close_answer()

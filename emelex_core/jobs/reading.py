@@ -60,7 +60,10 @@ def list_jobs(
 
 
 def get_job(database: Database, prefix: str) -> tuple[Job, dict[str, Any] | None]:
-    """One job by its id or a prefix, with the record of what made its result. Raises: NotFound, AmbiguousId, Invalid."""
+    """One job by its id or a prefix, with the record of what made its result.
+
+    Raises: NotFound, AmbiguousId, Invalid.
+    """
     with database.read() as transaction:
         job_id = registry.resolve_prefix(transaction, SQL["ids_by_prefix"], prefix, what="job")
         row = transaction.one(SQL["record"], {"id": job_id})
@@ -71,7 +74,7 @@ def get_job(database: Database, prefix: str) -> tuple[Job, dict[str, Any] | None
 def queue_depths(database: Database, *, now: int) -> dict[str, QueueDepth]:
     """How many jobs are where, for each kind."""
     with database.read() as transaction:
-        rows = transaction.all(SQL["depth"], {"now": now})
+        rows = transaction.all(SQL["depth"], {"now": now, "backoff_max_ms": limits.BACKOFF_MAX_MS})
     return {kind.value: _depth([row for row in rows if row[0] == kind.value], now) for kind in JobKind}
 
 

@@ -28,7 +28,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job as stored. Instants are milliseconds since the epoch; `attempt` counts the one that runs or comes next."""
+    """One job as stored. Instants are milliseconds since the epoch, UTC."""
 
     id: str
     kind: JobKind

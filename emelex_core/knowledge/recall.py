@@ -22,10 +22,13 @@ def active(transaction: Transaction, workspace_id: int, *, limit: int) -> dict[s
 def page(
     transaction: Transaction, *, workspace_id: int | None, limit: int, before: tuple[int, int] | None = None
 ) -> list[Knowledge]:
-    """Active entries, the most recently changed first, after a cursor of (updated_at, row). Raises: Invalid."""
+    """Active entries, the most recently changed first, after a cursor of (updated_at, row).
+
+    At most `limit`, and at most 16 MiB of content beyond the first: go on until a page is empty. Raises: Invalid.
+    """
     if not 1 <= limit <= limits.PAGE_KNOWLEDGE_MAX:
         raise Invalid(f"limit {limit} is not between 1 and {limits.PAGE_KNOWLEDGE_MAX}")
-    rows = transaction.all(
+    rows = transaction.iterate(
         SQL["page"],
         {
             "workspace_id": workspace_id,
@@ -34,7 +37,14 @@ def page(
             "before_row": None if before is None else before[1],
         },
     )
-    return [_knowledge(row) for row in rows]
+    entries: list[Knowledge] = []
+    size = 0
+    for entry in map(_knowledge, rows):
+        size += len(entry.content.encode())
+        if entries and size > limits.PAGE_BYTES_MAX:
+            break
+        entries.append(entry)
+    return entries
 
 
 def show(transaction: Transaction, workspace_id: int, key: str) -> Knowledge:

@@ -54,8 +54,8 @@ class Verified:
         return shown == (self.device, self.inode, self.size, self.modified_ns)
 
 
-def digest(path: Path) -> Verified:
-    """Hash a regular file.
+def digest(path: Path, *, hint: str | None = None) -> Verified:
+    """Hash a regular file. `hint` is what to do when that cannot be done.
 
     Raises: ModelUnusable naming the path when it is missing, no regular file, or cannot be read.
     """
@@ -63,10 +63,10 @@ def digest(path: Path) -> Verified:
         with open(path, "rb", opener=_open_reader) as file:
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                raise ModelUnusable(f"{path}: it is not a regular file")
+                raise ModelUnusable(f"{path}: it is not a regular file", hint=hint)
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ModelUnusable(f"{path}: it cannot be read: {error.strerror}") from error
+        raise ModelUnusable(f"{path}: it cannot be read: {error.strerror}", hint=hint) from error
     return Verified(
         path=path,
         sha256=sha256,
@@ -82,7 +82,7 @@ def verify(path: Path, sha256: str, *, hint: str) -> Verified:
 
     Raises: ModelUnusable naming the file and both digests.
     """
-    found = digest(path)
+    found = digest(path, hint=hint)
     if found.sha256 != sha256:
         raise ModelUnusable(
             f"{path}: its SHA-256 is {found.sha256}, and it must be {sha256}: it was altered or cut", hint=hint

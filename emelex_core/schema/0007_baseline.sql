@@ -172,7 +172,7 @@ CREATE TABLE jobs (
 
 CREATE UNIQUE INDEX jobs_by_source ON jobs (kind, session_id, source_sha256);
 CREATE INDEX jobs_by_session ON jobs (session_id, kind, through_sequence);
-CREATE INDEX jobs_to_claim ON jobs (kind, run_at, row) WHERE state = 'pending';
+CREATE INDEX jobs_to_claim ON jobs (kind, row, run_at) WHERE state = 'pending';
 CREATE INDEX jobs_running ON jobs (lease_until) WHERE state = 'running';
 CREATE INDEX jobs_failed ON jobs (failed_at DESC, row DESC) WHERE state = 'failed';
 

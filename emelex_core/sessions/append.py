@@ -1,6 +1,7 @@
 """Appending whole turns to a Session's chain (behaviours 35 to 41).
 
-`prepare` validates and serialises, `lay_out` gives ids and chain values, both outside the transaction; `insert` writes. The module owns these invariants:
+`prepare` validates and serialises, `lay_out` gives ids and chain values, both outside the transaction; `insert` writes.
+The module owns these invariants:
 
 - A turn is 1 to 4,096 events and at most 16 MiB; all of it is stored or nothing.
 - Every media reference names a cataloged asset, linked in the same transaction.
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from emelex_core import codec, digests, ids, limits
-from emelex_core.db.database import Transaction
+from emelex_core.db.database import Conflict, Transaction
 from emelex_core.db.statements import load
 from emelex_core.errors import Invalid
-from emelex_core.events import ROLES, AssetRef, Event, EventKind, encode_payload
+from emelex_core.events import ASSET_KINDS, ROLES, AssetRef, Event, EventKind, encode_payload
 
 SQL: Final = load("emelex_core", "events")
 ASSETS: Final = load("emelex_core", "assets")
@@ -63,8 +64,7 @@ def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTu
         what = f"event {index + 1} of the turn"
         if event.kind is EventKind.SUMMARY and not allow_summary:
             raise Invalid(f"{what}: Summaries are written by the compaction worker only")
-        if len(event.media) > limits.ASSETS_PER_EVENT_MAX:
-            raise Invalid(f"{what}: {len(event.media)} media; at most {limits.ASSETS_PER_EVENT_MAX} are accepted")
+        _check_media(event.media, what)
         if event.source_record is not None:
             codec.check_line(event.source_record, what=f"{what}: source record", bytes_max=_RECORD_BYTES_MAX)
         if event.occurred_at is not None and abs(event.occurred_at) > _INSTANT_MAX:
@@ -117,9 +117,13 @@ def lay_out(session_id: str, tail: Tail, turns: Sequence[PreparedTurn], *, now: 
 def insert(transaction: Transaction, session_id: str, batch: Batch) -> None:
     """Insert a batch. The caller has advanced the Session's row in the same transaction, which proved the tail.
 
-    Raises: Invalid for a media reference that is not cataloged; the caller's transaction rolls everything back.
+    Raises: Invalid for a media reference that is not cataloged and for a source record that is stored already; the
+    caller's transaction rolls everything back.
     """
-    transaction.run_many(SQL["add"], batch.rows)
+    try:
+        transaction.run_many(SQL["add"], batch.rows)
+    except Conflict as error:
+        raise _repeated(transaction, session_id, batch) or error from None
     for sequence, ordinal, ref in batch.links:
         _require_cataloged(transaction, ref)
         transaction.run(
@@ -132,6 +136,20 @@ def insert(transaction: Transaction, session_id: str, batch: Batch) -> None:
                 "kind": ref.kind,
             },
         )
+
+
+def _repeated(transaction: Transaction, session_id: str, batch: Batch) -> Invalid | None:
+    """The record id that the caller appends a second time, as an error; None when the conflict is not the caller's."""
+    seen: set[object] = set()
+    for row in batch.rows:
+        record = row["source_record"]
+        if record is None:
+            continue
+        stored = transaction.one(SQL["has_source_record"], {"session_id": session_id, "source_record": record})
+        if record in seen or (stored is not None and cast(int, stored[0]) < cast(int, batch.rows[0]["sequence"])):
+            return Invalid(f"Session {session_id} holds the source record {str(record)[:80]!r} already")
+        seen.add(record)
+    return None
 
 
 def _row(
@@ -167,6 +185,14 @@ def _row(
         "created_at": now,
         "chain": chain,
     }
+
+
+def _check_media(media: Sequence[AssetRef], what: str) -> None:
+    if len(media) > limits.ASSETS_PER_EVENT_MAX:
+        raise Invalid(f"{what}: {len(media)} media; at most {limits.ASSETS_PER_EVENT_MAX} are accepted")
+    for ref in media:
+        if ref.kind not in ASSET_KINDS:
+            raise Invalid(f"{what}: media of the kind {ref.kind!r} are not accepted")
 
 
 def _require_cataloged(transaction: Transaction, ref: AssetRef) -> None:

@@ -52,6 +52,7 @@ class SessionLease:
         self._token = b""
         self._tail: Tail | None = None
         self.session_id = session.id
+        self.title = session.title
 
     def replay(self) -> Replay:
         """Prove and return the whole history: the Summary, if any, then the uncovered tail.
@@ -61,7 +62,10 @@ class SessionLease:
         return self._replay(keep=True)
 
     def prove(self) -> None:
-        """Prove the whole history without returning it, however long it is; appending may then go on. Raises: as `replay`."""
+        """Prove the whole history without returning it, however long it is; appending may then go on.
+
+        Raises: as `replay`, but for the caps.
+        """
         self._replay(keep=False)
 
     def append_turn(self, turn: Sequence[Event]) -> AppendedTurn:
@@ -72,13 +76,16 @@ class SessionLease:
         return self.append_turns([turn])[0]
 
     def append_turns(self, turns: Sequence[Sequence[Event]]) -> tuple[AppendedTurn, ...]:
-        """Append several turns in one transaction, so that one sync makes all of them durable. Raises: as `append_turn`."""
+        """Append several turns in one transaction: one sync makes all of them durable. Raises: as `append_turn`."""
         return self.append_prepared([append.prepare(turn) for turn in turns])
 
     def append_prepared(
         self, turns: Sequence[PreparedTurn], *, also: Callable[[Transaction], None] | None = None
     ) -> tuple[AppendedTurn, ...]:
-        """Append turns that `append.prepare` has checked; `also` writes more in the same transaction. Raises: as `append_turn`."""
+        """Append turns that `append.prepare` has checked; `also` writes more in the same transaction.
+
+        Raises: as `append_turn`, and whatever `also` raises.
+        """
         if not turns:
             raise Invalid("no turn to append")
         if self._tail is None:
@@ -108,19 +115,20 @@ class SessionLease:
                 raise self._stale()
 
     def set_title(self, title: str) -> None:
-        """Change the Session's title. Raises: Invalid, StaleSessionLease."""
+        """Change the Session's title, here and in `title`. Raises: Invalid, StaleSessionLease."""
         codec.check_line(title, what="title", bytes_max=limits.TITLE_BYTES_MAX)
         with self._database.write() as transaction:
             if not transaction.run(
                 registry.SQL["rename_claimed"], {**self._holder(), "title": title, "now": self._clock()}
             ):
                 raise self._stale()
+        self.title = title
 
     def release(self, *, distill: bool = False) -> PublishedJob | None:
         """Give the Session back; with `distill`, publish its distillation in the same transaction.
 
-        Returns the published (or already existing) job. A second release does nothing. Raises: StaleSessionLease when the
-        lease was lost before.
+        Returns the published (or already existing) job. A second release does nothing. Raises: StaleSessionLease when
+        the lease was lost before.
         """
         if not self._token:
             return None
@@ -171,26 +179,23 @@ class SessionLease:
         self._tail = result.tail
         return result
 
-    def _take(self, transaction: Transaction) -> None:
-        """Claim the Session for this lease, inside the caller's transaction."""
-        now = self._clock()
+    @classmethod
+    def take(
+        cls, transaction: Transaction, *, database: Database, session: Session, workspace: Workspace, clock: Clock
+    ) -> Self | None:
+        """Claim an idle Session inside the caller's transaction; None while another lease holds it."""
+        now = clock()
         token = secrets.token_bytes(_TOKEN_BYTES)
-        parameters = {
-            "id": self.session_id,
-            "token": token,
-            "owner": self._database.owners.slot(),
-            "now": now,
-            "lease_ms": limits.LEASE_MS,
-        }
-        transaction.run(registry.SQL["clamp_lease"], {"id": self.session_id, "now": now, "lease_ms": limits.LEASE_MS})
-        row = transaction.one(registry.SQL["claim"], parameters)
+        span = {"id": session.id, "now": now, "lease_ms": limits.LEASE_MS}
+        transaction.run(registry.SQL["clamp_lease"], span)
+        row = transaction.one(registry.SQL["claim"], {**span, "token": token, "owner": database.owners.slot()})
         if row is None:
-            held = transaction.one(registry.SQL["held_until"], {"id": self.session_id})
-            until = cast(int, held[0]) if held is not None else now
-            raise SessionBusy(f"Session {self.session_id} is in use by another process", held_until=until)
-        self._token = token
+            return None
+        lease = cls(_KEY, database=database, session=session, workspace=workspace, clock=clock)
+        lease._token = token
         if row[0] == 0:
-            self._tail = Tail(sequence=0, chain=cast(bytes, row[1]))
+            lease._tail = Tail(sequence=0, chain=cast(bytes, row[1]))
+        return lease
 
     def _advance(self, transaction: Transaction, before: Tail, batch: Batch, now: int) -> None:
         """Move the Session's tail if token, deadline and cursor still hold; otherwise say which did not."""
@@ -247,7 +252,11 @@ def claim(database: Database, session_id: str, workspace: Workspace, clock: Cloc
                 hint="run from its own workspace, or pass it with -C",
             )
         registry.ensure_workspace(transaction, workspace)
-        lease = SessionLease(_KEY, database=database, session=session, workspace=workspace, clock=clock)
-        lease._take(transaction)  # noqa: SLF001 - the lease's own module
+        lease = SessionLease.take(transaction, database=database, session=session, workspace=workspace, clock=clock)
+        held = None if lease is not None else transaction.one(registry.SQL["held_until"], {"id": session_id})
+    # Refused outside the transaction: a deadline that was clamped must stay so, or it would never come (behaviour 182).
+    if lease is None:
+        until = clock() if held is None or held[0] is None else cast(int, held[0])
+        raise SessionBusy(f"Session {session_id} is in use by another process", held_until=until)
     faults.reach("session.claimed")
     return lease

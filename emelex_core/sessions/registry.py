@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast
 
 from emelex_core import codec, digests, ids, limits
@@ -13,6 +14,9 @@ from emelex_core.sessions.records import ImportSource, Session
 
 SQL: Final = load("emelex_core", "sessions")
 NATIVE: Final = "emelex"
+_SOURCE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_SOURCE_ID_BYTES_MAX: Final = 4_096
+"""Ids of other agents are short, but one that is made from a path may be as long as a path."""
 
 
 def ensure_workspace(transaction: Transaction, workspace: Workspace) -> int:
@@ -41,8 +45,16 @@ def start(
     source: ImportSource | None = None,
     parent_session_id: str | None = None,
 ) -> str:
-    """Insert an empty Session and return its id. Raises: Invalid for a blank or long title."""
+    """Insert an empty Session and return its id.
+
+    Raises: Invalid for a blank or long title and for a source that cannot be or was imported before; NotFound for the
+    parent.
+    """
     codec.check_line(title, what="title", bytes_max=limits.TITLE_BYTES_MAX)
+    if source is not None:
+        _check_source(transaction, source)
+    if parent_session_id is not None and transaction.one(SQL["head"], {"id": parent_session_id}) is None:
+        raise NotFound(f"no Session {parent_session_id[:80]!r} to be the parent")
     session_id = ids.random_id()
     transaction.run(
         SQL["add_session"],
@@ -82,7 +94,7 @@ def resolve_prefix(transaction: Transaction, statement: str, prefix: str, *, wha
             hint=f"an id, or {ids.PREFIX_CHARACTERS_MIN} or more of its first characters",
         )
     found = tuple(cast(str, row[0]) for row in transaction.all(statement, {"prefix": prefix}))
-    if not found:
+    if len(found) == 0:
         raise NotFound(f"no {what} {prefix}")
     if len(found) > 1:
         raise AmbiguousId(f"{prefix} fits several {what} ids: {', '.join(found[:10])}", candidates=found[:10])
@@ -123,6 +135,15 @@ def bound_identity(transaction: Transaction, session_id: str) -> tuple[str, Iden
     path, device, inode, birth_ns, _ = row
     known = Identity(device=cast(int, device), inode=cast(int, inode), birth_ns=cast("int | None", birth_ns))
     return cast(str, path), known
+
+
+def _check_source(transaction: Transaction, source: ImportSource) -> None:
+    if not _SOURCE_NAME.fullmatch(source.source) or source.source == NATIVE:
+        raise Invalid(f"{source.source[:80]!r} cannot name the agent that a Session was imported from")
+    codec.check_line(source.source_id, what="source id", bytes_max=_SOURCE_ID_BYTES_MAX)
+    known = find_imported(transaction, source.source, source.source_id)
+    if known is not None:
+        raise Invalid(f"{source.source} Session {source.source_id[:80]!r} is imported already: {known}")
 
 
 def _identity(value: Identity) -> dict[str, int | None]:

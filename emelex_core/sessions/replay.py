@@ -1,7 +1,7 @@
 """Replay: the proven history of a Session, its Summary first, then the uncovered tail (behaviours 44 to 49, 107).
 
-Every event is re-hashed, the covered ones too, in bounded pages: a change anywhere is an error naming Session and event,
-never a shorter history. The caps bound what is returned; covered events are proven without being kept.
+Every event is re-hashed, the covered ones too, in bounded pages: a change anywhere is an error naming Session and
+event, never a shorter history. The caps bound what is returned; covered events are proven without being kept.
 """
 
 from __future__ import annotations

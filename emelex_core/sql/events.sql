@@ -26,7 +26,7 @@ SELECT sequence, ordinal, sha256, kind FROM event_assets
 SELECT id, chain, turn_position, turn_size FROM events WHERE session_id = :session_id AND sequence = :sequence;
 
 -- name: has_source_record
-SELECT 1 FROM events WHERE session_id = :session_id AND source_record = :source_record;
+SELECT sequence FROM events WHERE session_id = :session_id AND source_record = :source_record;
 
 -- name: last_evidence_sequence
 -- Summaries are no evidence: a compaction must not make a Session look new to distillation.

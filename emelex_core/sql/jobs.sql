@@ -24,10 +24,6 @@ SELECT id, state FROM jobs
  WHERE session_id = :session_id AND kind = 'compaction' AND state IN ('pending', 'running')
  ORDER BY row LIMIT 1;
 
--- name: has_worker
-SELECT lease_until FROM jobs
- WHERE session_id = :session_id AND state = 'running' AND lease_until > :now AND owner_alive(lease_owner) LIMIT 1;
-
 -- name: retry
 UPDATE jobs
    SET state = 'pending', failure_count = 0, last_error = NULL, failed_at = NULL, run_at = :now
@@ -71,8 +67,8 @@ SELECT j.id, j.kind, j.session_id, j.state, j.failure_count, j.run_at, j.lease_u
 -- `waiting` backs off after a failure, `blocked` waits for a live Session; neither counts as pending.
 SELECT kind, state, waiting, blocked, count(*), min(published_at) FROM (
     SELECT j.kind AS kind, j.state AS state, j.published_at AS published_at,
-           j.state = 'pending' AND j.run_at > :now AS waiting,
-           j.state = 'pending' AND j.run_at <= :now AND EXISTS (
+           j.state = 'pending' AND j.run_at > :now AND j.run_at <= :now + :backoff_max_ms AS waiting,
+           j.state = 'pending' AND EXISTS (
                SELECT 1 FROM sessions AS s
                 WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                   AND owner_alive(s.lease_owner)) AS blocked

@@ -109,10 +109,6 @@ SELECT s.id FROM sessions AS s
 -- name: mark_planned
 UPDATE sessions SET planned_sequence = :sequence WHERE id = :id AND planned_sequence < :sequence AND last_sequence >= :sequence;
 
--- name: delete
-DELETE FROM sessions
- WHERE id = :id AND (lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner));
-
 -- name: totals
 SELECT (SELECT count(*) FROM sessions), (SELECT ifnull(sum(last_sequence), 0) FROM sessions),
        (SELECT count(*) FROM knowledge WHERE tombstoned_at IS NULL),

@@ -18,20 +18,19 @@ from emelex_queue.records import ClaimedJob
 def claim(database: Database, kind: JobKind, *, clock: Clock, session_id: str | None = None) -> JobLease | None:
     """Claim the oldest runnable job of a kind, or return None. Jobs of live Sessions are skipped, not waited for."""
     token = new_token()
-    owner = database.owners.slot()
     with database.write() as transaction:
         now = clock()
         expire(transaction, now=now)
-        transaction.run(SQL["clamp_waits"], {"kind": kind.value, "now": now, "backoff_max_ms": limits.BACKOFF_MAX_MS})
         row = transaction.one(
             SQL["claim" if session_id is None else "claim_of_session"],
             {
                 "kind": kind.value,
                 "session_id": session_id,
                 "token": token,
-                "owner": owner,
+                "owner": database.owners.slot(),
                 "now": now,
                 "lease_ms": limits.LEASE_MS,
+                "backoff_max_ms": limits.BACKOFF_MAX_MS,
             },
         )
     if row is None:
@@ -42,7 +41,8 @@ def claim(database: Database, kind: JobKind, *, clock: Clock, session_id: str | 
 
 def expire(transaction: Transaction, *, now: int) -> int:
     """Count a failure for each claim that ran out or whose owner died, up to a bound; return how many."""
-    transaction.run(SQL["clamp_leases"], {"now": now, "lease_ms": limits.LEASE_MS})
+    for clamp in (SQL["clamp_leases"], SQL["clamp_sessions"]):
+        transaction.run(clamp, {"now": now, "lease_ms": limits.LEASE_MS})
     rows = transaction.all(SQL["expired"], {"now": now, "limit": limits.EXPIRED_PER_CLAIM_MAX})
     for job_id, token, failure_count, died in rows:
         reason = "the worker's process died while it held the job" if died else "the worker's lease expired"
@@ -70,5 +70,10 @@ def recover_lost(database: Database, *, clock: Clock) -> int:
 def has_claimable(database: Database, kind: JobKind, *, clock: Clock, session_id: str | None = None) -> bool:
     """Whether a claim now would find a job: asked before a model is loaded. Writes nothing."""
     with database.read() as transaction:
-        parameters = {"kind": kind.value, "now": clock(), "session_id": session_id}
+        parameters = {
+            "kind": kind.value,
+            "now": clock(),
+            "session_id": session_id,
+            "backoff_max_ms": limits.BACKOFF_MAX_MS,
+        }
         return transaction.one(SQL["has_claimable"], parameters) is not None

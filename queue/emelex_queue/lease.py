@@ -4,8 +4,8 @@ The module owns these invariants:
 
 - A lease comes from `claims.claim` only; it cannot be built, copied, pickled or read out.
 - Exactly one of complete, fail and release settles it; each matches id, token and state in one statement.
-- Leaving the `with` block by an exception without having settled is a counted failure. A lease that is merely dropped is
-  one too, by expiry or by its owner's death.
+- Leaving the `with` block without having settled is a counted failure. So is a lease that is merely dropped: at once if
+  that takes no waiting, else by expiry or by its owner's death (behaviour 133).
 - The result of a job is written in the transaction that completes it.
 """
 
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn, Self, cast
 
 from emelex_core import codec, faults, limits, publish
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database, Transaction
+from emelex_core.db.database import Database, Transaction, Value
 from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, EmelexError, SessionBusy, StaleJobLease
 from emelex_core.sessions import pages
@@ -28,6 +28,7 @@ SQL: Final = load("emelex_queue", "jobs")
 _KEY: Final = object()
 _TOKEN_BYTES: Final = 16
 _RECORD_BYTES_MAX: Final = 4 * limits.MIB
+_DROPPED: Final = "the worker dropped the job unsettled"
 
 
 class JobLease:
@@ -47,7 +48,10 @@ class JobLease:
         return not self._token
 
     def renew_on(self, database: Database) -> None:
-        """Extend the lease through a connection of the calling thread. Raises: StaleJobLease when another has the job."""
+        """Extend the lease through a connection of the calling thread.
+
+        Raises: StaleJobLease when another has the job.
+        """
         holder = self._holder()
         with database.write() as transaction:
             renewed = transaction.run(SQL["renew"], {**holder, "now": self._clock(), "lease_ms": limits.LEASE_MS})
@@ -100,7 +104,7 @@ class JobLease:
         return retry_at
 
     def release(self) -> None:
-        """Give the job back without counting anything. A settled lease has nothing to release. Raises: StaleJobLease."""
+        """Give the job back without counting anything; a settled lease has nothing to give. Raises: StaleJobLease."""
         if not self._token:
             return
         with self._database.write() as transaction:
@@ -122,6 +126,14 @@ class JobLease:
             if kind is None:
                 raise
 
+    def __del__(self) -> None:
+        # No wait: a destructor may run anywhere, even inside a transaction of this thread.
+        if getattr(self, "_token", b""):
+            parameters: dict[str, Value] = {**self._holder(), "error": _DROPPED}
+            self._token = b""
+            name, instants = failure_statement(self.job.failure_count + 1, permanent=False, now=self._clock())
+            self._database.try_write(SQL[name], {**parameters, **instants})
+
     def __repr__(self) -> str:
         state = "settled" if self.settled else "held"
         return f"<JobLease of {self.job.kind} {self.job.id}, {state}, token hidden>"
@@ -138,7 +150,7 @@ class JobLease:
     def _require_idle(self, transaction: Transaction) -> None:
         row = transaction.one(SQL["session_is_live"], {"session_id": self.job.session_id, "now": self._clock()})
         if row is not None:
-            raise SessionBusy(f"Session {self.job.session_id} is in use; its job waits", held_until=int(str(row[0])))
+            raise SessionBusy(f"Session {self.job.session_id} is in use; its job waits", held_until=cast(int, row[0]))
 
     def _require_source(self, transaction: Transaction) -> None:
         current = publish.current_source(
@@ -172,13 +184,20 @@ def count_failure(
     permanent: bool,
     now: int,
 ) -> int | None:
-    """Count the n-th failure of a running job: back to pending with back-off, or failed. Returns the retry instant, None
-    for terminal, or LOST."""
-    holder = {"id": job_id, "token": token, "error": diagnostic}
+    """Count the n-th failure of a running job: back to pending with back-off, or failed.
+
+    Returns the retry instant, None for terminal, or LOST.
+    """
+    name, instants = failure_statement(failure_count, permanent=permanent, now=now)
+    counted = transaction.run(SQL[name], {"id": job_id, "token": token, "error": diagnostic, **instants})
+    return instants.get("retry_after") if counted else LOST
+
+
+def failure_statement(failure_count: int, *, permanent: bool, now: int) -> tuple[str, dict[str, int]]:
+    """The statement that counts the n-th failure, and the instants that it asks for."""
     if permanent or is_terminal(failure_count):
-        return None if transaction.run(SQL["fail_last"], {**holder, "now": now}) else LOST
-    retry_at = now + backoff_ms(failure_count)
-    return retry_at if transaction.run(SQL["fail"], {**holder, "retry_after": retry_at}) else LOST
+        return "fail_last", {"now": now}
+    return "fail", {"retry_after": now + backoff_ms(failure_count)}
 
 
 def bounded(diagnostic: str) -> str:

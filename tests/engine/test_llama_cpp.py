@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emelex_core.engine import CancelToken, FinishReason, Message, Request, Role
+from emelex_core.engine import CancelToken, FinishReason, Message, Request, Role, Sampling
 from emelex_core.engine.llama_cpp import LlamaEngine
 from emelex_core.errors import Cancelled, EngineFailure, Invalid, ModelUnusable
-from emelex_core.models import BUILTIN_REFERENCE, load_tokenizer, resolve_model
+from emelex_core.models import BUILTIN_REFERENCE, load_engine, load_tokenizer, resolve_model
 
 pytestmark = pytest.mark.model
 
@@ -128,6 +128,42 @@ def test_a_second_thread_is_refused(llama: LlamaEngine) -> None:
         thread.join()
         del llama._decode
     assert cancelled.is_set()
+
+
+def test_closing_ends_a_generation_in_another_thread(models_dir: Path) -> None:
+    """Freeing the context under it would end the process."""
+    resolved = resolve_model(BUILTIN_REFERENCE, models_dir=models_dir, endpoints={})
+    engine = load_engine(resolved)
+    assert isinstance(engine, LlamaEngine)
+    started, ended = threading.Event(), threading.Event()
+    decode = engine._decode
+
+    def signalled(tokens: list[int]) -> None:
+        started.set()
+        decode(tokens)
+
+    def busy() -> None:
+        try:
+            engine.generate(line("Count the ships. " * 200, bound=400), CancelToken())
+        except Cancelled:
+            ended.set()
+
+    engine._decode = signalled  # type: ignore[method-assign]  # a hook for this test on an engine of its own
+    thread = threading.Thread(target=busy)
+    thread.start()
+    assert started.wait(10)
+    engine.close()
+    thread.join()
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 0.001, 100.0, 1e300])
+def test_an_extreme_temperature_still_draws(llama: LlamaEngine, temperature: float) -> None:
+    for grammar in (None, "root ::= [a-z]{3,8}"):
+        request = Request(
+            messages=(RULES,), output_tokens_max=8, grammar=grammar, sampling=Sampling(temperature=temperature)
+        )
+        assert llama.generate(request, CancelToken()).output_tokens > 0
 
 
 @pytest.mark.parametrize("context_tokens", [0, 8_193])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -281,3 +283,19 @@ def test_a_context_can_only_be_narrowed(script: Script) -> None:
         assert engine.info.context_tokens == 100
     with pytest.raises(ModelUnusable, match="5000"):
         EndpointEngine(script.config(), context_tokens=5_000)
+
+
+UNCLOSED = """
+from emelex_core.engine import CancelToken, EndpointConfig, EndpointEngine, Message, Request, Role
+import sys
+config = EndpointConfig(name="x", base_url=f"http://127.0.0.1:{sys.argv[1]}/v1", model="m", context_tokens=4096)
+engine = EndpointEngine(config)
+request = Request(messages=(Message(role=Role.USER, text="Go."),), output_tokens_max=4)
+assert engine.generate(request, CancelToken()).text == "Fine."
+"""
+
+
+def test_an_engine_that_nobody_closed_is_silent_at_exit(script: Script) -> None:
+    command = [sys.executable, "-P", "-c", UNCLOSED, str(script.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -156,10 +156,10 @@ def test_only_words_of_a_person_are_user_events(rows: Rows, load: Callable[..., 
         rows.user("[Request interrupted by user]"),
     )
     assert reading.shape() == [
-        ["context:meta", "context:notification", "context:transcript_only", "user", "context:system_reminder",
+        ["context:meta", "context:notification", "context:transcript_only", "context:system_reminder", "user",
          "audit:interrupted"]
     ]  # fmt: skip
-    assert [event.source_record for event in reading.events[3:5]] == ["u4#1", "u4"]
+    assert [event.source_record for event in reading.events[3:5]] == ["u4", "u4#1"]
 
 
 def test_queued_words_join_the_turn_that_waits_for_results(rows: Rows, load: Callable[..., Any]) -> None:

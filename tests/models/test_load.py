@@ -76,8 +76,7 @@ def test_a_spoiled_source_is_named_and_not_loaded(resolved: ResolvedFile, reache
             load(resolved)
         if spoil in {altered, cut}:
             assert BUILTIN_SHA256 in caught.value.message
-            assert caught.value.message.count("SHA-256") == 1
-            assert caught.value.hint == resolved.hint
+        assert caught.value.hint == resolved.hint
     assert not reached
 
 

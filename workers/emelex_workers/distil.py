@@ -1,8 +1,9 @@
-"""Knowledge candidates from a Session: sentences chosen by rules, worded by the model where it passes, each with its quote.
+"""Knowledge candidates from a Session: sentences chosen by rules, worded by the model where it passes, all quoted.
 
 The module owns these invariants (behaviours 137, 172, 177, 184–187):
 
-- Evidence is a user's or an assistant's own words, never tool output, context, reasoning, a Summary or recalled Knowledge.
+- Evidence is a user's or an assistant's own words, never tool output, context, reasoning, a Summary or recalled
+  Knowledge.
 - Each candidate names its event and quotes it byte for byte; the quote is verified against the event before it counts.
 - A sentence that repeats what a tool or a page said earlier in the Session is that source's word, and stays out.
 - Of two sentences with the same frame the newer one stands; what is active already is not proposed again.
@@ -32,15 +33,15 @@ CANDIDATES_BEST: Final = 24
 """So many of the best are proposed for one Session; more would be noise to whoever recalls them."""
 POOL_MAX: Final = 512
 """Sentences held while reading; beyond it the lowest-ranked go, counted."""
-WORDED_CHARACTERS_MIN: Final = 120
+WORDED_CHARACTERS_MIN: Final = 80
 """Shorter sentences are short enough: their own words are the best evidence."""
 TOOL_LINES_MAX: Final = 2_000
 TOOL_CHARACTERS_MAX: Final = 65_536
-"""Rules, facts and orders in tool output are remembered within these bounds, to recognise them when they are repeated."""
+"""What tool output states is remembered within these bounds, to recognise it when it is repeated."""
 REPEATS: Final = 0.8
 """From this share of its words on, a sentence repeats a tool's line."""
 SAME: Final = 0.8
-"""From this share of common words on, two sentences, or a sentence and an active entry, are about the same."""
+"""From this share of common words on, two sentences or keys are about the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +116,9 @@ def distil(
 class _Reading:
     """What has been read so far, in bounded memory."""
 
-    pool: list[Durable] = field(default_factory=list)
-    foreign: list[keys.Frame] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
+    pool: list[Durable] = field(default_factory=list[Durable])
+    foreign: list[keys.Frame] = field(default_factory=list[keys.Frame])
+    left_out: Counter[str] = field(default_factory=Counter[str])
     grounded: bool = False
     events: int = 0
     sentences: int = 0
@@ -150,7 +151,7 @@ class _Reading:
             self._shrink()
 
     def _foreign(self, event: StoredEvent) -> None:
-        """Remember what tools, pages and notes state, so that its repetition is not taken for the assistant's own word."""
+        """Remember what tools, pages and notes state: its repetition is not the assistant's own word."""
         for part in event.parts:
             text = part.text if isinstance(part, ToolResultPart | TextPart) else ""
             for line in text[:TOOL_CHARACTERS_MAX].splitlines():

@@ -4,9 +4,9 @@
 -- A clock that was set back must not make a lease live longer than a lease can (behaviour 182).
 UPDATE jobs SET lease_until = :now + :lease_ms WHERE state = 'running' AND lease_until > :now + :lease_ms;
 
--- name: clamp_waits
-UPDATE jobs SET run_at = :now, retry_after = CASE WHEN retry_after IS NULL THEN NULL ELSE :now END
- WHERE state = 'pending' AND kind = :kind AND run_at > :now + :backoff_max_ms;
+-- name: clamp_sessions
+-- The same for the Sessions that jobs wait for.
+UPDATE sessions SET lease_until = :now + :lease_ms WHERE lease_token IS NOT NULL AND lease_until > :now + :lease_ms;
 
 -- name: expired
 -- Claims whose lease ran out or whose owner is known dead.
@@ -16,29 +16,35 @@ SELECT id, lease_token, failure_count, NOT owner_alive(lease_owner) FROM jobs
  LIMIT :limit;
 
 -- name: claim
+-- The oldest one that is due, in the order of publishing. A due time further off than any back-off comes from a clock that
+-- was set back since, and counts as come (behaviour 182).
 UPDATE jobs
-   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL
+   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL,
+       run_at = min(run_at, :now)
  WHERE state = 'pending' AND row = (
        SELECT j.row FROM jobs AS j
-        WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now
+        WHERE j.state = 'pending' AND j.kind = :kind
+          AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
-        ORDER BY j.run_at, j.row
+        ORDER BY j.row
         LIMIT 1)
 RETURNING id, kind, session_id, failure_count, lease_until, through_sequence, source_event_count, source_first_event_id,
           source_last_event_id, source_sha256, target_tokens, published_at;
 
 -- name: claim_of_session
 UPDATE jobs
-   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL
+   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL,
+       run_at = min(run_at, :now)
  WHERE state = 'pending' AND row = (
        SELECT j.row FROM jobs AS j INDEXED BY jobs_by_session
-        WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now AND j.session_id = :session_id
+        WHERE j.state = 'pending' AND j.kind = :kind AND j.session_id = :session_id
+          AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
-        ORDER BY j.run_at, j.row
+        ORDER BY j.row
         LIMIT 1)
 RETURNING id, kind, session_id, failure_count, lease_until, through_sequence, source_event_count, source_first_event_id,
           source_last_event_id, source_sha256, target_tokens, published_at;
@@ -77,7 +83,7 @@ SELECT s.lease_until FROM sessions AS s
 
 -- name: has_claimable
 SELECT 1 FROM jobs AS j
- WHERE j.state = 'pending' AND j.kind = :kind AND j.run_at <= :now
+ WHERE j.state = 'pending' AND j.kind = :kind AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
    AND (:session_id IS NULL OR j.session_id = :session_id)
    AND NOT EXISTS (SELECT 1 FROM sessions AS s
                     WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now

@@ -14,7 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from emelex_core.events import ToolCallPart, ToolResultPart
 from emelex_core.sessions.records import StoredEvent
@@ -26,10 +26,11 @@ COMMAND_CHARACTERS_MAX: Final = 160
 OUTPUT_CHARACTERS_MAX: Final = 16_384
 """An error line is looked for in the first and the last so many characters of a failed output."""
 
-_SHELLS: Final = frozenset(
-    "bash shell local_shell exec exec_command run_terminal_cmd execute_command run_command run_shell_command terminal container.exec "
-    "execute_bash powershell".split()
-)
+_SHELL_TOOLS: Final = """
+bash shell local_shell exec exec_command run_terminal_cmd execute_command run_command run_shell_command terminal
+container.exec  execute_bash powershell
+"""
+_SHELLS: Final = frozenset(_SHELL_TOOLS.split())
 _PATH_KEYS: Final = (
     "file_path",
     "path",
@@ -98,14 +99,14 @@ class Task:
 class ActionLog:
     """Collects the actions of a Session, event by event in order."""
 
-    commands: OrderedDict[str, Command] = field(default_factory=OrderedDict)
-    files: OrderedDict[str, FileTouch] = field(default_factory=OrderedDict)
-    tasks: OrderedDict[str, Task] = field(default_factory=OrderedDict)
-    delegations: OrderedDict[str, int] = field(default_factory=OrderedDict)
-    errors: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    commands: OrderedDict[str, Command] = field(default_factory=OrderedDict[str, Command])
+    files: OrderedDict[str, FileTouch] = field(default_factory=OrderedDict[str, FileTouch])
+    tasks: OrderedDict[str, Task] = field(default_factory=OrderedDict[str, Task])
+    delegations: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    errors: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     plan_sequence: int = 0
     dropped: int = 0
-    _open: OrderedDict[str, ToolCallPart] = field(default_factory=OrderedDict)
+    _open: OrderedDict[str, ToolCallPart] = field(default_factory=OrderedDict[str, ToolCallPart])
 
     def add(self, event: StoredEvent) -> None:
         """Take in one event's calls and results."""
@@ -178,15 +179,15 @@ class ActionLog:
         steps = call.arguments.get("todos") or call.arguments.get("plan")
         if isinstance(steps, list):
             self.tasks.clear()
-            for index, (text, status) in enumerate(_steps(steps)):
+            for index, (text, status) in enumerate(_steps(cast(list[object], steps))):
                 self._put(self.tasks, str(index), Task(text=text, sequence=sequence, status=status))
         elif name == "taskcreate" and isinstance(subject := call.arguments.get("subject"), str):
             self._put(self.tasks, call.call_id, Task(text=_one_line(subject), sequence=sequence, status="pending"))
         elif name == "taskupdate":
-            known = self.tasks.get(str(call.arguments.get("taskId")))
-            status = call.arguments.get("status")
-            if known and isinstance(status, str):
-                self.tasks[str(call.arguments.get("taskId"))] = replace(known, status=status, sequence=sequence)
+            task_id = str(call.arguments.get("taskId"))
+            known, stated = self.tasks.get(task_id), call.arguments.get("status")
+            if known and isinstance(stated, str):
+                self.tasks[task_id] = replace(known, status=_one_line(stated), sequence=sequence)
         else:
             return False
         self.plan_sequence = sequence
@@ -203,7 +204,7 @@ def command_of(call: ToolCallPart) -> str | None:
     if value is None and call.name.lower() in _SHELLS:
         value = call.arguments.get("input")
     if isinstance(value, list):
-        words = [str(word) for word in value]
+        words = [str(word) for word in cast(list[object], value)]
         value = words[2] if len(words) == 3 and words[1] in {"-c", "-lc", "-ic", "/c"} else " ".join(words)
     return value if isinstance(value, str) and value.strip() else None
 
@@ -257,13 +258,14 @@ def error_line(output: str) -> str | None:
     return None
 
 
-def _steps(steps: list[Any]) -> Iterator[tuple[str, str]]:
+def _steps(steps: list[object]) -> Iterator[tuple[str, str]]:
     for step in steps:
         if isinstance(step, dict):
-            text = step.get("content") or step.get("step") or step.get("title")
-            status = step.get("status")
+            stated = cast(dict[str, object], step)
+            text = stated.get("content") or stated.get("step") or stated.get("title")
+            status = stated.get("status")
             if isinstance(text, str) and text.strip():
-                yield _one_line(text), status if isinstance(status, str) else "pending"
+                yield _one_line(text), _one_line(status) if isinstance(status, str) else "pending"
 
 
 def _one_line(text: str) -> str:

@@ -3,8 +3,8 @@
 The module owns these invariants:
 
 - Each anchor names the event it comes from, and its text is the source's own (`Span.safe`).
-- Code, quoted matter, tables and headings are somebody else's words or layout: they make no anchor, except that a person
-  may paste an error line.
+- Code, quoted matter, tables and headings are somebody else's words or layout: they make no anchor, except that a
+  person may paste an error line.
 - What a person takes back in the next sentence (`just kidding`) makes no anchor.
 - Order of an event's anchors is the order of its text; the score alone says what goes first when room is short.
 """

@@ -123,7 +123,8 @@ class Cue(Enum):
         r"^(?:actually,? )?(?:never ?mind|scratch that|forget (?:that|it|what i said)|ignore (?:that"
         r"|what i said|my last)|just kidding|only joking|kidding|i was joking|that was a joke|disregard that)\b"
         r"|^(?:vergiss (?:das|es)|doch nicht|war (?:nur )?(?:ein )?(?:scherz|spaß)|nur spaß|oublie ça"
-        r"|laisse tomber|je plaisante|olvída(?:lo)|era broma|laat maar|grapje)\b|^(?:算了|当我没说|开玩笑)|^(?:冗談|忘れて)"
+        r"|laisse tomber|je plaisante|olvída(?:lo)|era broma|laat maar|grapje)\b"
+        r"|^(?:算了|当我没说|开玩笑)|^(?:冗談|忘れて)"
     )
     INSTRUCTION = (
         r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:previous|prior|above|earlier|all"
@@ -155,11 +156,12 @@ class Cue(Enum):
     QUESTION = r"[?？؟]\s*[\"'”’)\]*_]*$|^¿"
 
 
-_ACKNOWLEDGEMENTS: Final = frozenset(
-    "ok okay yes yep yeah y no nope n thanks thank you great perfect nice good cool fine sure continue go on proceed next done please do it "
-    "ja nein danke gut weiter mach oui non merci bien sí si gracias vale bueno bedankt prima verder stop exit quit hi hello hey hallo "
-    "looks lgtm that this works for me now ahead sounds awesome excellent".split()
-)
+_AGREEING_WORDS: Final = """
+ok okay yes yep yeah y no nope n thanks thank you great perfect nice good cool fine sure continue go on proceed next
+done please do it  ja nein danke gut weiter mach oui non merci bien sí si gracias vale bueno bedankt prima verder
+stop exit quit hi hello hey hallo  looks lgtm that this works for me now ahead sounds awesome excellent
+"""
+_ACKNOWLEDGEMENTS: Final = frozenset(_AGREEING_WORDS.split())
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 
 

@@ -2,8 +2,8 @@
 
 The module owns these invariants:
 
-- Only a user's and an assistant's own prose is looked at; questions, chatter, plans of the moment, hypotheses, jokes and
-  reports of what some page or tool says carry no fact.
+- Only a user's and an assistant's own prose is looked at; questions, chatter, plans of the moment, hypotheses, jokes
+  and reports of what some page or tool says carry no fact.
 - Confidence comes from the origin alone (`CONFIDENCE`); what a model says of its own certainty is worth nothing.
 
 | origin | confidence |
@@ -204,8 +204,8 @@ _STABLE_NAMES: Final = frozenset(
 def durable(span: Span, *, grounded: bool) -> Durable | None:
     """Judge one span; None where it carries no durable fact, or may not.
 
-    `grounded` says that the assistant has looked at something by a tool: before that, what it states is general knowledge
-    and not the workspace's.
+    `grounded` says that the assistant has looked at something by a tool: before that, what it states is general
+    knowledge and not the workspace's.
     """
     line = span.safe
     if span.shape not in PROSE or span.secret or "[control token]" in line or line.endswith((":", "：", "…")):

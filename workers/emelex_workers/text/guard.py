@@ -3,7 +3,8 @@
 The module owns these invariants:
 
 - A wording is accepted only when it is the line with words left out: content words in the line's own order, nothing
-  invented, no name, number or quote lost, and what the line denies, demands or doubts is denied, demanded or doubted still.
+  invented, no name, number or quote lost, and what the line denies, demands or doubts is denied, demanded or doubted
+  still.
 - A refused wording is never repaired: the caller puts the source's own words in its place.
 - Each refusal has one reason, so that provenance can count them.
 """
@@ -29,10 +30,11 @@ KEPT_WORDS_MIN: Final = 0.6
 
 _STEM_CHARACTERS: Final = 5
 _WORDS_OF_FORCE: Final = """
-must always only require requires required should exactly least most until unless except before after if when once because instead may
-might can could would will likely probably possibly seem seems appear appears looks almost nearly about partly some all every than
-immer muss müssen nur soll sollen erst wenn falls weil kann könnte vielleicht wohl fast alle
-toujours seulement doit si quand parce peut siempre solo sólo debe cuando porque puede altijd alleen moet als omdat kan sempre deve
+must always only require requires required should exactly least most until unless except before after if when once
+because instead may might can could would will likely probably possibly seem seems appear appears looks almost
+nearly about partly some all every than immer muss müssen nur soll sollen erst wenn falls weil kann könnte
+vielleicht wohl fast alle toujours seulement doit si quand parce peut siempre solo sólo debe cuando porque puede
+altijd alleen moet als omdat kan sempre deve
 """
 
 
@@ -42,7 +44,7 @@ class Refusal(StrEnum):
     TRUNCATED = "truncated"
     NO_TEXT = "no_text"
     EMPTY = "empty"
-    CONTROL_TOKEN = "control_token"
+    CONTROL_TEXT = "control_text"
     ECHO = "echo"
     REFUSED = "refused"
     LOOP = "loop"
@@ -53,7 +55,7 @@ class Refusal(StrEnum):
     POLARITY = "polarity"
     OFF_TOPIC = "off_topic"
     SPEAKER = "speaker"
-    SECRET = "secret"
+    LEAKED = "leaked"
     UNCHANGED = "unchanged"
 
 
@@ -98,7 +100,7 @@ def check(generation: Generation, line: str, *, instruction: str) -> Verdict:
     except OutputRejected:
         return Verdict(text="", refusal=Refusal.EMPTY)
     if _CONTROL.search(raw):
-        return Verdict(text="", refusal=Refusal.CONTROL_TOKEN)
+        return Verdict(text="", refusal=Refusal.CONTROL_TEXT)
     text = _cleaned(raw)
     refusal = refusal_of(text, line, instruction=instruction)
     return Verdict(text="" if refusal else text, refusal=refusal)
@@ -121,7 +123,7 @@ def refusal_of(text: str, line: str, *, instruction: str) -> Refusal | None:
     if not _ENDS.search(text) and _ENDS.search(line):
         return Refusal.UNFINISHED
     if secrets.find(text):
-        return Refusal.SECRET
+        return Refusal.LEAKED
     return _unfaithful(text, line)
 
 

@@ -4,7 +4,8 @@ The module owns these invariants:
 
 - A frame is what a sentence is about without its values: numbers and polarity are left out, so that `the port is 8080`
   and `the port is 9090`, or `always X` and `never X`, share one frame and the newer one supersedes the older.
-- A key is made of the sentence's own words: lower case, words joined by `-` behind a category and a dot, at most 256 bytes.
+- A key is made of the sentence's own words: lower case, words joined by `-` behind a category and a dot, at most 256
+  bytes.
 - The same sentence gives the same key, in every run.
 """
 
@@ -43,26 +44,24 @@ _VALUED: Final = re.compile(
     re.I,
 )
 _CJK: Final = re.compile("[\u2e80-\u9fff\uac00-\ud7af]")
-_STOP_WORDS: Final = frozenset(
-    # polarity and emphasis: they are the value of a rule, not its subject
-    "not never no always must should shall only ever please dont don't doesn't isn't can't cannot won't mustn't shouldn't avoid "
-    "nicht nie niemals immer kein keine keinen keiner bitte ne pas jamais toujours nunca siempre niet nooit altijd geen mai sempre não "
-    # English
-    "a an the and or but so if then than that this these those it its it's is are was were be been being am do does did done "
-    "have has had having will would can could may might of in on at to from by for with into onto as about over under up out off "
-    "i me my we us our you your he she they them their there here what which who whom when where why how all any each also just "
-    "very too really now still again some more most such same own per via let's let i'm we're i've we've you're that's there's "
-    "from now make sure remember note "
-    # German
-    "der die das den dem des ein eine einen einem einer und oder aber wenn dann dass ist sind war waren sein wird werden hat haben "
-    "ich du er sie es wir ihr mein unser euer dein zu zum zur im in am an auf aus bei mit nach von vom für über unter um auch nur "
-    "noch schon sich man soll sollen muss müssen ab jetzt doch mal "
-    # French, Spanish, Dutch, Italian, Portuguese
-    "le la les un une des du de et ou mais est sont être il elle on nous vous je tu que qui dans sur pour par avec ce cette ces se "
-    "el los las una unos y o pero es son ser está en con por para que se su sus lo nos yo "
-    "het een en of maar zijn wordt worden ik je wij we jullie van op te voor met bij dat die dit deze er ook "
-    "il lo gli uno e ma sono essere di da nel con per che si os um uma em ao".split()
-)
+_WORDS_WITHOUT_CONTENT: Final = """
+not never no always must should shall only ever please dont don't doesn't isn't can't cannot won't mustn't shouldn't
+avoid  nicht nie niemals immer kein keine keinen keiner bitte ne pas jamais toujours nunca siempre niet nooit altijd
+geen mai sempre não
+a an the and or but so if then than that this these those it its it's is are was were be been being am do does did
+done  have has had having will would can could may might of in on at to from by for with into onto as about over
+under up out off  i me my we us our you your he she they them their there here what which who whom when where why
+how all any each also just  very too really now still again some more most such same own per via let's let i'm we're
+i've we've you're that's there's  from now make sure remember note
+der die das den dem des ein eine einen einem einer und oder aber wenn dann dass ist sind war waren sein wird werden
+hat haben  ich du er sie es wir ihr mein unser euer dein zu zum zur im in am an auf aus bei mit nach von vom für
+über unter um auch nur  noch schon sich man soll sollen muss müssen ab jetzt doch mal
+le la les un une des du de et ou mais est sont être il elle on nous vous je tu que qui dans sur pour par avec ce
+cette ces se  el los las una unos y o pero es son ser está en con por para que se su sus lo nos yo  het een en of
+maar zijn wordt worden ik je wij we jullie van op te voor met bij dat die dit deze er ook  il lo gli uno e ma sono
+essere di da nel con per che si os um uma em ao
+"""
+_STOP_WORDS: Final = frozenset(_WORDS_WITHOUT_CONTENT.split())
 
 
 def content_words(text: str) -> tuple[str, ...]:
@@ -92,7 +91,7 @@ def containment(inner: Frame, outer: Frame) -> float:
 
 
 def subject(text: str) -> Frame | None:
-    """Return what a sentence gives a value to, None where it gives none: `the delivery address` of `… is Harbour Road 7`."""
+    """Return what a sentence gives a value to, such as `the delivery address`; None where it gives none."""
     match = _VALUED.match(text)
     return frozenset(content_words(match["subject"])) or None if match else None
 

@@ -45,8 +45,8 @@ PROSE: Final = frozenset({Shape.SENTENCE, Shape.ITEM})
 class Span:
     """A piece of an event that can be quoted.
 
-    `part` is the index among the event's parts; `start` and `end` are byte offsets into that part's UTF-8 text. `secret`
-    says that a secret was masked in `safe`.
+    `part` is the index among the event's parts; `start` and `end` are byte offsets into that part's UTF-8 text.
+    `secret` says that a secret was masked in `safe`.
     """
 
     event_id: str
@@ -71,10 +71,11 @@ _TAG_OPEN: Final = re.compile(r"\s{0,12}<([A-Za-z][\w-]{0,60})[^<>\n]{0,200}>")
 _TAG_CLOSE: Final = re.compile(r"</([A-Za-z][\w-]{0,60})>")
 _INLINE_CODE: Final = re.compile(r"`[^`\r\n]*`")
 _STOP: Final = re.compile(r"[。！？｡](?:[」』”’）\"')]*)|[.!?…؟।]+(?:[\"'”’»)\]*_]*)(?=\s)")
-_ABBREVIATIONS: Final = frozenset(
-    "e.g i.e etc vs cf al approx resp incl dr mr mrs ms prof no fig st jr sr inc ltd ca z.b d.h bzw usw vgl nr u.a o.ä ggf evtl "
-    "p.ex ej sra bijv d.w.z".split()
-)
+_ABBREVIATED_WORDS: Final = """
+e.g i.e etc vs cf al approx resp incl dr mr mrs ms prof no fig st jr sr inc ltd ca z.b d.h bzw usw vgl nr u.a o.ä
+ggf evtl  p.ex ej sra bijv d.w.z
+"""
+_ABBREVIATIONS: Final = frozenset(_ABBREVIATED_WORDS.split())
 _CONTROL_TOKEN: Final = re.compile(
     r"<\|[^|<>\n]{0,40}\|?>?|\[/?INST\]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<｜[^｜<>\n]{0,40}｜?>?"
 )
@@ -94,7 +95,7 @@ def spans(event: StoredEvent) -> Iterator[Span]:
 
 
 def plain(text: str) -> str:
-    """Return a text as one line that is safe to show: no control or bidi characters, control tokens named, not obeyed."""
+    """Return a text as one line without control or bidi characters; control-token text is replaced by a note."""
     text = _CONTROL_TOKEN.sub("[control token]", text)
     text = _EMPHASIS.sub(r"\1", text)
     kept = (

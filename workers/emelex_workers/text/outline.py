@@ -11,7 +11,8 @@ The module owns these invariants:
 
 - `parse(render(x))` gives the same lines back, so that the next compaction folds this Summary like any other source.
 - A line is one line: its text can never look like a heading or like another line.
-- Choosing is weighted and fair: each section gets room by its weight, best lines first, and what has no room is counted.
+- Choosing is weighted and fair: each section gets room by its weight, best lines first, and what has no room is
+  counted.
 - A newer line supersedes an older one with the same frame in its section.
 """
 

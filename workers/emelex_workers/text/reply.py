@@ -11,32 +11,34 @@ The module owns these invariants:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, Literal
+
+import msgspec
 
 from emelex_core import codec, limits
 from emelex_core.engine.ports import FinishReason, Generation
 from emelex_core.errors import Invalid, OutputRejected
+from emelex_workers.text import secrets
 
 REPLY_BYTES_MAX: Final = 4 * limits.MIB
+_MESSAGE_CHARACTERS_MAX: Final = 400
 
 _THINK_CLOSED: Final = re.compile(r"\A\s*<think>.*?</think>", re.S)
 _FENCED: Final = re.compile(r"\A\s*(`{3,})(?:json)?[^\S\n]*\n(?P<body>.*)\n\1\s*\Z", re.S | re.I)
-_TOP: Final = frozenset({"candidates"})
-_FIELDS: Final = frozenset({"key", "content", "confidence", "quote", "operation"})
-_REQUIRED: Final = frozenset({"key", "content", "quote"})
-_OPERATIONS: Final = frozenset({"upsert", "tombstone"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyCandidate:
-    """One candidate as a model proposed it. Nothing in it is proven yet: the quote still has to be found in an event."""
+class ReplyCandidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One candidate as a model proposed it. Nothing in it is proven: the quote still has to be found in an event."""
 
     key: str
     content: str
     quote: str
-    confidence: float | None
-    operation: str
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    operation: Literal["upsert", "tombstone"] = "upsert"
+
+
+class _Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    candidates: Annotated[tuple[ReplyCandidate, ...], msgspec.Meta(max_length=limits.CANDIDATES_MAX)]
 
 
 def finished_text(generation: Generation) -> str:
@@ -56,62 +58,28 @@ def finished_text(generation: Generation) -> str:
 def parse_candidates(generation: Generation) -> tuple[ReplyCandidate, ...]:
     """Read a model's list of candidates.
 
-    The reply is `{"candidates": [{"key", "content", "quote", "confidence"?, "operation"?}, …]}` with at most 128 entries
-    and unique keys. Raises: OutputRejected naming the first thing that is wrong.
+    The reply is `{"candidates": [{"key", "content", "quote", "confidence"?, "operation"?}, …]}` with at most 128
+    entries and unique keys. Raises: OutputRejected naming the first thing that is wrong.
     """
     text = finished_text(generation)
     if fenced := _FENCED.match(text):
         text = fenced["body"]
     try:
         value = codec.parse_strict(text, what="reply", bytes_max=REPLY_BYTES_MAX)
+        candidates = msgspec.convert(value, _Reply).candidates
+        for candidate in candidates:
+            _check(candidate)
     except Invalid as error:
-        raise OutputRejected(error.message) from None
-    if not isinstance(value, dict) or not isinstance(value.get("candidates"), list):
-        raise OutputRejected("reply: it is not an object with a list of candidates")
-    if unknown := set(value) - _TOP:
-        raise OutputRejected(f"reply: unknown field {min(unknown)[:80]!r}")
-    entries = value["candidates"]
-    if len(entries) > limits.CANDIDATES_MAX:
-        raise OutputRejected(f"reply: {len(entries)} candidates; at most {limits.CANDIDATES_MAX} are accepted")
-    candidates = tuple(_candidate(entry, index) for index, entry in enumerate(entries))
+        raise OutputRejected(secrets.mask(error.message[:_MESSAGE_CHARACTERS_MAX])) from None
+    except msgspec.ValidationError as error:
+        raise OutputRejected(f"reply: {secrets.mask(str(error)[:_MESSAGE_CHARACTERS_MAX])}") from None
     keys = [candidate.key for candidate in candidates]
     if len(set(keys)) != len(keys):
         raise OutputRejected("reply: a key stands twice")
     return candidates
 
 
-def _candidate(entry: Any, index: int) -> ReplyCandidate:
-    what = f"reply candidate {index + 1}"
-    if not isinstance(entry, dict):
-        raise OutputRejected(f"{what}: it is no object")
-    if unknown := set(entry) - _FIELDS:
-        raise OutputRejected(f"{what}: unknown field {min(unknown)[:80]!r}")
-    if missing := _REQUIRED - set(entry):
-        raise OutputRejected(f"{what}: {min(missing)} is missing")
-    operation = entry.get("operation", "upsert")
-    if operation not in _OPERATIONS:
-        raise OutputRejected(f"{what}: the operation is neither upsert nor tombstone")
-    return ReplyCandidate(
-        key=_text(entry["key"], f"{what} key", limits.KNOWLEDGE_KEY_BYTES_MAX),
-        content=_text(entry["content"], f"{what} content", limits.KNOWLEDGE_CONTENT_BYTES_MAX),
-        quote=_text(entry["quote"], f"{what} quote", limits.EVIDENCE_QUOTE_BYTES_MAX),
-        confidence=_confidence(entry.get("confidence"), what),
-        operation=operation,
-    )
-
-
-def _text(value: Any, what: str, bytes_max: int) -> str:
-    if not isinstance(value, str):
-        raise OutputRejected(f"{what}: it is no text")
-    try:
-        return codec.check_line(value, what=what, bytes_max=bytes_max)
-    except Invalid as error:
-        raise OutputRejected(error.message) from None
-
-
-def _confidence(value: Any, what: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
-        raise OutputRejected(f"{what}: the confidence is no number from 0 to 1")
-    return float(value)
+def _check(candidate: ReplyCandidate) -> None:
+    codec.check_line(candidate.key, what="reply key", bytes_max=limits.KNOWLEDGE_KEY_BYTES_MAX)
+    codec.check_line(candidate.content, what="reply content", bytes_max=limits.KNOWLEDGE_CONTENT_BYTES_MAX)
+    codec.check_line(candidate.quote, what="reply quote", bytes_max=limits.EVIDENCE_QUOTE_BYTES_MAX)

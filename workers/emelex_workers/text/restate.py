@@ -5,8 +5,8 @@ The module owns these invariants:
 - Every call of a job has the same instruction in front, so that an engine can reuse the prefix; the line
   comes last, and is data.
 - A wording that fails its check is never used: the line stands in its source's own words.
-- Calls are bounded for a job. A second attempt at a job differs in a stated way (`settings_for`), and the last one makes
-  no call at all, so that a job never hangs on its model.
+- Calls are bounded for a job. A second attempt at a job differs in a stated way (`settings_for`), and the last one
+  makes no call at all, so that a job never hangs on its model.
 - An engine whose every call ends wrongly (truncated, no text, empty) is broken, and the attempt fails by name.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
-from emelex_workers.text import grammar, guard, lines
+from emelex_workers.text import grammar, guard
 from emelex_workers.text.guard import PROTOCOL, Refusal
 
 PROMPT_VERSION: Final = "restate-2"
@@ -95,7 +95,7 @@ class Restater:
     cancel: CancelToken
     settings: Settings
     usage: Usage = field(default_factory=Usage)
-    refusals: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter[str])
     accepted: int = 0
     _broken_in_a_row: int = 0
     _last_protocol: Refusal | None = None
@@ -195,11 +195,6 @@ def source_tokens_max(engine: ChatEngine, output_tokens_max: int) -> int:
     if room <= 0:
         raise PermanentFailure(f"the model's context of {context} tokens does not hold the prompt")
     return room
-
-
-def shortened(line: str, characters_max: int) -> str:
-    """Return a line in its own words within a bound: cut at a sentence or clause, and marked as cut."""
-    return lines.cut(line, characters_max)
 
 
 GRAMMAR_SHA256: Final = hashlib.sha256(grammar.ONE_LINE.encode()).hexdigest()

@@ -2,9 +2,11 @@
 
 The module owns these invariants:
 
-- Whatever is derived from a transcript (Summary, Knowledge, diagnostic, log) passes `mask`; the transcript never changes.
+- Whatever is derived from a transcript (Summary, Knowledge, diagnostic, log) passes `mask`; the transcript never
+  changes.
 - Masking is idempotent, and what it returns holds nothing that `find` would find.
-- Hashes, UUIDs, paths, identifiers and placeholders such as `$TOKEN` or `<your-key>` stand: they are anchors, not secrets.
+- Hashes, UUIDs, paths, identifiers and placeholders such as `$TOKEN` or `<your-key>` stand: they are anchors, not
+  secrets.
 - Every expression is linear in the text: repetitions are bounded or cannot overlap.
 """
 
@@ -21,7 +23,7 @@ REMOVED: Final = "[secret removed]"
 ENTROPY_CHARACTERS_MIN: Final = 24
 """A token without any known shape counts from this length; shorter random tokens look too much like names."""
 ENTROPY_TURNS_MIN: Final = 0.4
-"""Share of neighbours of different class (upper, lower, digit): words in CamelCase reach 0.3, random base 62 about 0.6."""
+"""Share of neighbours of different class (upper, lower, digit): CamelCase reaches 0.3, random base 62 about 0.6."""
 
 _PASSES_MAX: Final = 4
 

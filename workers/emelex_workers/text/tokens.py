@@ -131,7 +131,7 @@ def _joins(first: str, before: str) -> bool:
 
 
 def _continues(last: str, after: str) -> bool:
-    """Whether the next characters carry the name on; a full stop or comma does so only before another letter or digit."""
+    """Whether the next characters carry the name on; a full stop or comma does so only inside a number."""
     if not after or not (_is_word(last) or last == "/"):
         return False
     if _is_word(after[0]) or (after[0] in "/\\" and last != "/"):

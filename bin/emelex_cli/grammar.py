@@ -1,0 +1,119 @@
+"""What can be typed: commands, arguments, options and their help. What they do stands in the `*_cmd` modules.
+
+Each function here returns the command to run, bound to its options, so that parsing is over before anything happens.
+The typer stack is imported with this module and only then.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from emelex_cli import grammar_memory
+from emelex_cli.app import Run
+from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_core.errors import UsageError
+
+app: Final = typer.Typer(
+    name="emelex",
+    help="Durable memory for language-model agents: crash-safe Sessions, verified Summaries, quoted Knowledge.",
+    epilog=GLOBAL_OPTIONS,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(grammar_memory.app, name="memory")
+
+_config: Final = typer.Typer(
+    help="Show the configuration in effect.", epilog=GLOBAL_OPTIONS, no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(_config, name="config")
+
+
+def parse(words: list[str]) -> Run | int:
+    """Return the command that the words ask for, or the exit code when help was all they asked for.
+
+    Raises: UsageError naming what cannot be understood.
+    """
+    try:
+        found = typer.main.get_command(app).main(args=words, prog_name="emelex", standalone_mode=False)
+    except typer.TyperException as error:
+        raise _usage(error) from None
+    return 0 if found is None else found
+
+
+def _usage(error: typer.TyperException) -> UsageError:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    path = "emelex" if context is None else context.command_path
+    message = error.format_message().strip().rstrip(".")
+    if not message or "\n" in message:
+        # Typer puts a whole help page where a command is missing.
+        message = f"{path} needs a command"
+    return UsageError(message, hint=f"{path} --help")
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and what it runs on.")] = False,
+) -> Run | None:
+    """Durable memory for language-model agents: crash-safe Sessions, verified Summaries, quoted Knowledge."""
+    if context.invoked_subcommand is not None:
+        return None
+    if not version:
+        context.fail("emelex needs a command")
+    from emelex_cli import config_cmd
+
+    return config_cmd.version
+
+
+@app.command("import", epilog=GLOBAL_OPTIONS)
+def import_(
+    format: Annotated[  # noqa: A002 - the contract's own word
+        str, typer.Argument(metavar="FORMAT", help="auto, claude-code or codex")
+    ],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="transcript files, or folders that hold some")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
+    no_distill: Annotated[bool, typer.Option("--no-distill", help="Do not queue the Sessions for Knowledge.")] = False,
+) -> Run:
+    """Import transcripts of other agents as Sessions. Importing again changes nothing.
+
+    A Session belongs to the directory that its transcript records, where that exists, else to the current one; -C names
+    another for all of them.
+    """
+    from emelex_cli import import_cmd
+
+    return partial(import_cmd.import_, format=format, paths=paths, dry_run=dry_run, no_distill=no_distill)
+
+
+@app.command(epilog=GLOBAL_OPTIONS)
+def doctor() -> Run:
+    """Check what Emelex memory needs of this machine: one line each, ok, warn or fail."""
+    from emelex_cli import doctor_cmd
+
+    return doctor_cmd.doctor
+
+
+@app.command(epilog=GLOBAL_OPTIONS)
+def paths() -> Run:
+    """Print where things are."""
+    from emelex_cli import config_cmd
+
+    return config_cmd.paths
+
+
+@_config.command("show", epilog=GLOBAL_OPTIONS)
+def config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Also print where each value comes from.")] = False,
+) -> Run:
+    """Print each setting with its value.
+
+    Later ones win: defaults, config.toml in the Home, .emelex.toml at the Git root (which may only take authority away),
+    environment variables such as EMELEX_WORKER_THREADS.
+    """
+    from emelex_cli import config_cmd
+
+    return partial(config_cmd.show, origin=origin)

@@ -1,0 +1,134 @@
+"""Stored records as JSON, one function a shape; docs/json.md describes each and a test holds the two together.
+
+Instants are RFC 3339 in UTC. Texts stand as stored; the sink makes them safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from emelex_cli.output import one_line
+from emelex_core.clock import iso
+
+if TYPE_CHECKING:
+    from emelex_core.jobs.records import Job
+    from emelex_core.knowledge.records import Knowledge
+    from emelex_core.publish import PublishedJob
+    from emelex_core.sessions.records import Session, StoredEvent
+
+
+def session(found: Session) -> dict[str, Any]:
+    """A Session without its events."""
+    return {
+        "id": found.id,
+        "title": found.title,
+        "workspace": found.workspace_path,
+        "source": found.source,
+        "source_id": found.source_id,
+        "source_cwd": found.source_cwd,
+        "parent": found.parent_session_id,
+        "model": found.model_reference,
+        "model_snapshot": found.model_snapshot_id,
+        "events": found.last_sequence,
+        "event_bytes": found.event_bytes,
+        "summary_sequence": found.summary_sequence or None,
+        "covered_sequence": found.covered_sequence or None,
+        "held_until": iso(found.held_until),
+        "created_at": iso(found.created_at),
+        "updated_at": iso(found.updated_at),
+    }
+
+
+def event(found: StoredEvent) -> dict[str, Any]:
+    """An event with all its parts."""
+    import msgspec
+
+    return {
+        "id": found.id,
+        "sequence": found.sequence,
+        "turn_id": found.turn_id,
+        "turn_position": found.turn_position,
+        "turn_size": found.turn_size,
+        "kind": found.kind.value,
+        "label": found.label,
+        "parts": [msgspec.to_builtins(part) for part in found.parts],
+        "provenance": found.provenance,
+        "source_record": found.source_record,
+        "occurred_at": iso(found.occurred_at),
+        "created_at": iso(found.created_at),
+    }
+
+
+def job(found: Job) -> dict[str, Any]:
+    """A job without the record of its result."""
+    return {
+        "id": found.id,
+        "kind": found.kind.value,
+        "session": found.session_id,
+        "state": found.state.value,
+        "attempt": found.attempt,
+        "failure_count": found.failure_count,
+        "published_at": iso(found.published_at),
+        "lease_until": iso(found.lease_until),
+        "retry_after": iso(found.retry_after),
+        "completed_at": iso(found.completed_at),
+        "failed_at": iso(found.failed_at),
+        "error": found.last_error,
+        "target_tokens": found.target_tokens,
+        "source": asdict(found.source),
+    }
+
+
+def published(found: PublishedJob) -> dict[str, Any]:
+    """A job as publishing left it."""
+    return {
+        "type": "published_job",
+        "job": found.id,
+        "kind": found.kind,
+        "session": found.session_id,
+        "state": found.state,
+        "through_sequence": found.through_sequence,
+        "created": found.created,
+    }
+
+
+def knowledge(found: Knowledge) -> dict[str, Any]:
+    """An entry with the evidence of its active version."""
+    return {
+        "key": found.key,
+        "content": found.content,
+        "confidence": found.confidence,
+        "version": found.version,
+        "pinned": found.pinned,
+        "forgotten": found.tombstoned_at is not None,
+        "origin": found.origin,
+        "session": found.session_id,
+        "session_stored": found.source_alive,
+        "job": found.job_id,
+        "evidence": None if found.evidence is None else asdict(found.evidence),
+        "created_at": iso(found.created_at),
+        "updated_at": iso(found.updated_at),
+    }
+
+
+def moment(instant: int | None) -> str:
+    """An instant for people: UTC, to the minute; a dash for none."""
+    text = iso(instant)
+    return "-" if text is None else text[:16].replace("T", " ")
+
+
+def short(text: str, characters: int) -> str:
+    """One safe line of at most so many characters, with an ellipsis where it was cut."""
+    line = one_line(" ".join(text.split()))
+    return line if len(line) <= characters else line[: characters - 1] + "…"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("the last unit takes every size")

@@ -1,0 +1,44 @@
+"""Homes with real Sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from scripted import turn
+
+from emelex_core import MemoryStore
+from emelex_core.sessions.records import Session
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[MemoryStore]:
+    with MemoryStore.open(home, create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def talk(store: MemoryStore, workspace: Path) -> Callable[[int], Session]:
+    """Make a finished Session of so many turns, with its distillation published."""
+
+    def make(turns: int = 2) -> Session:
+        session = store.start_session(workspace, title=f"{turns} turns")
+        with store.claim_session(session.id, workspace) as lease:
+            lease.append_turns([turn(number) for number in range(1, turns + 1)])
+            lease.release(distill=True)
+        return store.get_session(session.id)
+
+    return make
