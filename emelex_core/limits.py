@@ -74,6 +74,21 @@ ASSET_BYTES_MAX: Final = 128 * MIB
 ASSETS_PER_EVENT_MAX: Final = 1_024
 IO_BUFFER_BYTES: Final = 64 * KIB
 TEMPORARY_NAME_ATTEMPTS_MAX: Final = 32
+TEMPORARY_AGE_MS_MIN: Final = 60 * 60 * 1000
+"""A younger temporary file is left alone, even when nobody holds its lock: its writer may just have made it."""
+ASSET_GRACE_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""How long an asset that nothing refers to is kept by default."""
+COLLECT_ROWS_MAX: Final = 256
+"""Catalog rows that one pass of collection removes."""
+COLLECT_ENTRIES_MAX: Final = 4_096
+"""Directory entries that one pass of collection looks at."""
+COLLECT_FILES_PER_LOCK_MAX: Final = 16
+"""Files that are removed under one write lock: unlinking 16 of 128 MiB took 40 ms, and others wait for it."""
+ASSET_PROBLEMS_MAX: Final = 1_000
+"""Problems that a report lists; more are only counted."""
+PAGE_ASSETS_MAX: Final = 500
+SESSION_ASSETS_MAX: Final = 100_000
+"""One listing of a Session's media."""
 
 # --- import: foreign files are hostile until read --------------------------------------------------------------------
 IMPORT_LINE_BYTES_MAX: Final = 64 * MIB

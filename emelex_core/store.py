@@ -9,14 +9,16 @@ with MemoryStore.open(home, create=True) as store:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Self, cast
+from typing import Final, Self, cast
 
 from emelex_core import clock as clocks
 from emelex_core import faults, home, identity, limits
-from emelex_core.assets import publish as assets
+from emelex_core.assets import collect, export, listing, publish, read, verify
+from emelex_core.assets.media import Readable, Writable
+from emelex_core.assets.records import AssetLink, AssetRecord, CollectReport, LinkedAsset, VerifyReport
 from emelex_core.clock import Clock
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.db.database import Database
@@ -30,7 +32,8 @@ from emelex_core.jobs.records import Job
 from emelex_core.knowledge import recall
 from emelex_core.knowledge.records import Knowledge
 from emelex_core.publish import PublishedJob, publish_compaction, publish_distillation
-from emelex_core.sessions import lease, pages, registry
+from emelex_core.sessions import delete, lease, pages, registry
+from emelex_core.sessions.delete import DeletedSession
 from emelex_core.sessions.lease import SessionLease
 from emelex_core.sessions.records import ImportSource, Session, StoredEvent
 
@@ -162,6 +165,13 @@ class MemoryStore:
             session_id = registry.find_imported(transaction, source, source_id)
             return None if session_id is None else registry.get(transaction, session_id, now=self.clock())
 
+    def delete_session(self, session_id: str) -> DeletedSession:
+        """Delete an idle Session with all that hangs on it, and the assets that only it linked.
+
+        Raises: NotFound, SessionBusy for a live lease or worker, Storage.
+        """
+        return delete.delete(self.database, self.assets_directory, session_id, clock=self.clock)
+
     def validate_workspace(self, session: Session, workspace: PathLike) -> Workspace:
         """Check that a directory is the one a Session is bound to, before a model is loaded.
 
@@ -236,9 +246,50 @@ class MemoryStore:
                 raise NotFound(f"no Knowledge under the key {key[:80]!r} in this workspace")
             return recall.show(transaction, workspace_id, key)
 
-    def store_asset(self, source: bytes | BinaryIO) -> AssetRef:
-        """Store media bytes once and return their reference. Raises: Invalid, Corrupt, Storage."""
-        return assets.publish(self.database, self.assets_directory, source, now=self.clock())
+    def store_asset(self, source: bytes | Readable, *, kind: str | None = None) -> AssetRef:
+        """Store media bytes once and return their reference; `kind` where it is not what the bytes are.
+
+        Raises: Invalid, Corrupt, Refused, Storage.
+        """
+        return publish.publish(self.database, self.assets_directory, source, kind=kind, clock=self.clock)
+
+    def read_asset(self, ref: AssetRef, *, link: AssetLink | None = None) -> bytes:
+        """An asset's bytes, proven, also against the `link` of an event. Raises: Invalid, Corrupt, Storage."""
+        return read.read(self.database, self.assets_directory, ref, link=link)
+
+    def copy_asset(self, ref: AssetRef, target: Writable, *, link: AssetLink | None = None) -> None:
+        """Write an asset's bytes through one buffer; they stand if nothing is raised. Raises: as `read_asset`."""
+        read.copy(self.database, self.assets_directory, ref, target, link=link)
+
+    def export_asset(self, prefix: str, destination: PathLike) -> AssetRecord:
+        """Write an asset to a new file, whole or not at all. Raises: Invalid, NotFound, Corrupt, Storage."""
+        asset = self.get_asset(prefix)
+        export.export(self.assets_directory, asset, Path(destination))
+        return asset
+
+    def get_asset(self, prefix: str) -> AssetRecord:
+        """An asset by its digest or 8 or more of its first digits. Raises: Invalid, NotFound, AmbiguousId."""
+        return listing.get(self.database, self.assets_directory, prefix)
+
+    def list_assets(
+        self, *, limit: int = limits.PAGE_ASSETS_MAX, before: tuple[int, str] | None = None
+    ) -> list[AssetRecord]:
+        """Cataloged assets, the newest first, after a cursor of (created_at, sha256). Raises: Invalid."""
+        return listing.page(self.database, self.assets_directory, limit=limit, before=before)
+
+    def list_session_assets(
+        self, session_id: str, *, limit: int = limits.PAGE_ASSETS_MAX, after: tuple[int, int] = (0, 0)
+    ) -> list[LinkedAsset]:
+        """What a Session's events link, in order, after a cursor of (sequence, ordinal). Raises: Invalid."""
+        return listing.of_session(self.database, session_id, limit=limit, after=after)
+
+    def verify_assets(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Hash every cataloged asset; damage is reported, not raised. Raises: Refused, Storage."""
+        return verify.verify(self.database, self.assets_directory, progress=progress)
+
+    def collect_assets(self, *, grace_ms: int = limits.ASSET_GRACE_MS) -> CollectReport:
+        """One bounded pass over what nothing refers to any more. Raises: Invalid for the grace, Refused, Storage."""
+        return collect.collect(self.database, self.assets_directory, clock=self.clock, grace_ms=grace_ms)
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Cancelled.exit_code
     except EmelexError as error:
         return _fail(error, out)
-    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback reaches a person
+    except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise
         return _fail(_internal(error), out)

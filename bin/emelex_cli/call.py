@@ -69,6 +69,10 @@ class Call:
         """The directory that `-C` names, or None without it."""
         return None if self._options.directory is None else self.directory
 
+    def place(self, path: str) -> Path:
+        """A file that the command line names; relative to `-C` where that is given, as git does."""
+        return Path(path) if self._options.directory is None else self.directory / path
+
     @cached_property
     def config(self) -> Config:
         """The configuration in effect here. Raises: UsageError, Refused, Storage."""
@@ -84,22 +88,18 @@ class Call:
     @contextmanager
     def reading(self) -> Generator[MemoryStore | None]:
         """Open the store for reading; None, with a note on stderr, when nothing was ever stored here."""
-        from emelex_core.store import MemoryStore
-
         if not has_database(self.home):
             self.out.note(f"nothing is stored yet in {path_text(self.home.root)}")
             yield None
             return
-        with MemoryStore.open(self.home, read_only=True) as store:
+        with _open_for_reading(self.home) as store:
             yield store
 
     @contextmanager
     def must_read(self) -> Generator[MemoryStore]:
         """Open the store for reading. Raises: NotFound when nothing was ever stored here."""
-        from emelex_core.store import MemoryStore
-
         require_database(self.home)
-        with MemoryStore.open(self.home, read_only=True) as store:
+        with _open_for_reading(self.home) as store:
             yield store
 
     @contextmanager
@@ -147,6 +147,18 @@ def require_database(home: Home) -> None:
     """Raise NotFound when nothing was ever stored in the Home."""
     if not has_database(home):
         raise NotFound(f"nothing is stored yet in {home.root}", hint="`emelex import auto PATH` brings Sessions in")
+
+
+def _open_for_reading(home: Home) -> MemoryStore:
+    """Open read-only; a database of an older schema is brought forward first, which needs writing."""
+    from emelex_core.db.schema import Outdated
+    from emelex_core.store import MemoryStore
+
+    try:
+        return MemoryStore.open(home, read_only=True)
+    except Outdated:
+        MemoryStore.open(home).close()
+        return MemoryStore.open(home, read_only=True)
 
 
 def take_globals(arguments: Sequence[str]) -> tuple[Globals, list[str]]:

@@ -111,8 +111,8 @@ def config_show(
 ) -> Run:
     """Print each setting with its value.
 
-    Later ones win: defaults, config.toml in the Home, .emelex.toml at the Git root (which may only take authority away),
-    environment variables such as EMELEX_WORKER_THREADS.
+    Later ones win: defaults, config.toml in the Home, .emelex.toml at the Git root (which may only take authority
+    away), environment variables such as EMELEX_WORKER_THREADS.
     """
     from emelex_cli import config_cmd
 

@@ -6,7 +6,7 @@ from typing import Final
 
 _FIRST: Final = (3, 7, 0)
 _FIXED: Final = (3, 51, 3)
-_BACKPORTS: Final = {(3, 50): 7, (3, 44): 6}
+_BACKPORTS: Final[dict[tuple[int, ...], int]] = {(3, 50): 7, (3, 44): 6}
 """Patch releases of older series that carry the fix."""
 
 

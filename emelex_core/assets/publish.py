@@ -1,160 +1,119 @@
-"""Storing media bytes once, under their digest (behaviours 102, 104, 110; the rest of the room is issue 6).
+"""Storing media bytes once, under their digest (behaviours 102, 104, 110).
 
-The order of durable steps: a private temporary file is written and synced, linked to its final name without clobbering,
-the directory is synced, and only then is the digest cataloged. A crash between leaves a file that nothing refers to.
+The order of durable steps: a private, locked temporary file is written and synced; under the write lock it is linked to
+its final name without clobbering, the directory is synced, and the digest is cataloged. A crash between leaves a
+temporary or a file without a row, never a row without a file. What has the final name already was verified before,
+outside the lock, and is still that very file inside it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import hashlib
 import io
 import os
-import secrets
-import stat
-from collections.abc import Generator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final, cast
 
 from emelex_core import faults, home, limits
-from emelex_core.assets.media import sniff
-from emelex_core.db.database import Database
+from emelex_core.assets import files
+from emelex_core.assets.files import Temporary
+from emelex_core.assets.media import HEAD_BYTES, Readable, sniff
+from emelex_core.clock import Clock
+from emelex_core.db.database import Database, Transaction
 from emelex_core.db.statements import load
-from emelex_core.errors import Corrupt, Invalid, Storage, StorageFull
-from emelex_core.events import AssetRef
+from emelex_core.errors import Corrupt, Invalid, Storage, StorageReadOnly
+from emelex_core.events import ASSET_KINDS, AssetRef
 
 SQL: Final = load("emelex_core", "assets")
-_HEAD_BYTES: Final = 16
 
 
-def publish(database: Database, directory: Path, source: bytes | BinaryIO, *, now: int) -> AssetRef:
-    """Store media and catalog it; the same bytes again are the same file.
+def publish(
+    database: Database, directory: Path, source: bytes | Readable, *, clock: Clock, kind: str | None = None
+) -> AssetRef:
+    """Store media and catalog it; the same bytes again are the same file and refresh its grace.
 
-    Raises: Invalid for an unknown media type or more than 128 MiB (nothing is left behind), Corrupt when the stored
-    file of this digest has other content, Storage.
+    `kind` says as what the reference is used, where that is not what the bytes are: a scanned page as a document.
+    Raises: Invalid for an unknown media type or kind and for more than 128 MiB (nothing is left behind), Corrupt when
+    the stored file of this digest has other content, Refused for the directory, Storage.
     """
+    if kind is not None and kind not in ASSET_KINDS:
+        raise Invalid(f"media of the kind {kind[:40]!r} are not accepted")
+    if database.read_only:
+        raise StorageReadOnly(f"{database.path} was opened for reading only")
     home.make_private_directory(directory)
     home.check_asset_directory(directory)
-    with _temporary(directory) as (temporary, descriptor):
-        sha256, size, head = _copy(io.BytesIO(source) if isinstance(source, bytes) else source, descriptor, temporary)
-        known = sniff(head)
-        if known is None:
-            raise Invalid("the media type of the bytes is not known (image, audio or PDF)")
+    with files.temporary(directory) as temporary:
+        stream = io.BytesIO(source) if isinstance(source, bytes) else source
+        sniffed_kind, media_type, sha256, size = _write(stream, temporary)
+        faults.reach("asset.written")
         final = directory / sha256
-        if home.exists(final):
-            verify_file(final, sha256=sha256, size=size)
-        # Under the write lock, like collection: a file that is found here cannot be collected before it is cataloged.
+        proven = files.verify(final, sha256=sha256, size=size) if home.exists(final) else None
         with database.write() as transaction:
-            _publish_file(temporary, final)
+            _give_name(temporary, final, proven, sha256=sha256, size=size)
             home.sync_directory(directory)
             faults.reach("asset.published")
-            transaction.run(SQL["catalog"], {"sha256": sha256, "size": size, "now": now})
-    return AssetRef(sha256=sha256, kind=known[0], media_type=known[1], size=size)
+            _catalog(transaction, sha256, size, now=clock())
+        faults.reach("asset.cataloged")
+    return AssetRef(sha256=sha256, kind=kind or sniffed_kind, media_type=media_type, size=size)
 
 
-def verify_file(path: Path, *, sha256: str, size: int) -> None:
-    """Raise Corrupt unless a stored file is private, ours, and has exactly these bytes; Storage when it cannot be read.
-
-    A second name is no fault: a crash between the two steps of publishing leaves the temporary one behind.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            private = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == home.PRIVATE_FILE
-            if not private or status.st_uid != os.geteuid():
-                raise Corrupt(f"asset {path} is not a private file of ours")
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise Corrupt(f"asset {path} is a symbolic link") from None
-        raise Storage(f"cannot read asset {path}: {error.strerror}") from error
-    if status.st_size != size or found != sha256:
-        raise Corrupt(f"asset {path} does not hold the bytes of its name")
-
-
-@contextlib.contextmanager
-def _temporary(directory: Path) -> Generator[tuple[Path, int]]:
-    """A new private file, locked while it is in use so that collection leaves it alone, and gone afterwards."""
-    path, descriptor = _open_temporary(directory)
-    try:
-        _lock(descriptor, path)
-        yield path, descriptor
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise Storage(f"cannot lock {path}: {error.strerror}") from error
-
-
-def _open_temporary(directory: Path) -> tuple[Path, int]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    for _ in range(limits.TEMPORARY_NAME_ATTEMPTS_MAX):
-        path = directory / f".tmp-{secrets.token_hex(8)}"
-        try:
-            return path, os.open(path, flags, home.PRIVATE_FILE)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise _storage(error, path) from error
-    raise Storage(f"cannot find a free temporary name in {directory}")
-
-
-def _copy(stream: BinaryIO, descriptor: int, path: Path) -> tuple[str, int, bytes]:
-    """Copy through one buffer and sync; return digest, size and the first bytes."""
+def _write(stream: Readable, temporary: Temporary) -> tuple[str, str, str, int]:
+    """Copy through one buffer and sync; return kind, media type, digest and size. Nothing unknown is written."""
+    chunk = _read_head(stream)
+    known = sniff(chunk)
+    if known is None:
+        raise Invalid("the media type of the bytes is not known (image, audio or PDF)")
     digest = hashlib.sha256()
     size = 0
-    head = b""
-    while chunk := _read(stream):
+    while chunk:
         size += len(chunk)
         if size > limits.ASSET_BYTES_MAX:
             raise Invalid(f"media is larger than {limits.ASSET_BYTES_MAX} bytes")
-        if len(head) < _HEAD_BYTES:
-            head = (head + chunk)[:_HEAD_BYTES]
         digest.update(chunk)
-        _write(descriptor, chunk, path)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise _storage(error, path) from error
-    return digest.hexdigest(), size, head
+        files.write(temporary, chunk)
+        chunk = _read(stream)
+    files.sync(temporary)
+    return *known, digest.hexdigest(), size
 
 
-def _read(stream: BinaryIO) -> bytes:
+def _read_head(stream: Readable) -> bytes:
+    """The first chunk, made long enough to sniff; a pipe may give single bytes."""
+    head = _read(stream)
+    while 0 < len(head) < HEAD_BYTES and (more := _read(stream)):
+        head += more
+    return head
+
+
+def _read(stream: Readable) -> bytes:
     try:
-        return stream.read(limits.IO_BUFFER_BYTES)
+        # A text file reads like a source too; the annotation cannot keep it out.
+        chunk = cast(object, stream.read(limits.IO_BUFFER_BYTES))
     except OSError as error:
         raise Storage(f"cannot read the media: {error.strerror}") from error
+    if not isinstance(chunk, bytes):
+        raise Invalid(f"the source of the media yields {type(chunk).__name__}, not bytes")
+    return chunk
 
 
-def _write(descriptor: int, chunk: bytes, path: Path) -> None:
-    view = memoryview(chunk)
+def _give_name(temporary: Temporary, final: Path, proven: os.stat_result | None, *, sha256: str, size: int) -> None:
+    """Link the temporary to its final name. What stands there is verified, unless it is the file that was proven."""
     try:
-        while view:
-            view = view[os.write(descriptor, view) :]
-    except OSError as error:
-        raise _storage(error, path) from error
-
-
-def _publish_file(temporary: Path, final: Path) -> None:
-    """Give the temporary file its final name; one that has the name was verified, or has just been published."""
-    try:
-        os.link(temporary, final, follow_symlinks=False)
+        os.link(temporary.path, final, follow_symlinks=False)
     except FileExistsError:
-        return
+        if proven is None or not _is(final, proven):
+            files.verify(final, sha256=sha256, size=size)
     except OSError as error:
-        raise _storage(error, final) from error
+        raise files.storage(error, final) from error
 
 
-def _storage(error: OSError, path: Path) -> Storage:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull(f"no space left for {path}")
-    return Storage(f"cannot write {path}: {error.strerror}")
+def _is(path: Path, known: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), known)
+    except OSError:
+        return False
+
+
+def _catalog(transaction: Transaction, sha256: str, size: int, *, now: int) -> None:
+    row = transaction.one(SQL["catalog"], {"sha256": sha256, "size": size, "now": now})
+    if row != (size,):
+        raise Corrupt(f"asset {sha256} is cataloged with another size than its {size} bytes: {row}")

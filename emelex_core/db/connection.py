@@ -24,7 +24,7 @@ import apsw
 
 from emelex_core import limits
 from emelex_core.db.translate import translate
-from emelex_core.errors import EmelexError, Refused, Storage
+from emelex_core.errors import EmelexError, Refused, Storage, StorageReadOnly
 
 _WAL_LIMIT_BYTES: Final = 64 * limits.MIB
 _CHECKPOINT_PAGES: Final = 2_000
@@ -55,6 +55,10 @@ class Connection:
                 if not (read_only and _lacks_shared_memory(error)):
                     raise
                 self.raw = self._prepare(_open_immutable(path), guard)
+        except apsw.CantOpenError as error:
+            if not read_only and path.exists() and not os.access(path.parent, os.W_OK):
+                raise StorageReadOnly(f"{path} cannot be written: its directory or file system is read-only") from error
+            raise translate(error, path) from error
         except apsw.Error as error:
             raise translate(error, path) from error
 

@@ -15,12 +15,14 @@ from typing import Final
 import apsw
 
 from emelex_core import faults
+from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, NewerSchema, Refused
 
+SQL: Final = load("emelex_core", "schema")
 APPLICATION_ID: Final = 0x454D_4C58
 """`EMLX`, at offset 68 of the file (SQLite's file format, "Application ID")."""
 
-MIGRATIONS: Final[tuple[tuple[int, str], ...]] = ((7, "0007_baseline"),)
+MIGRATIONS: Final[tuple[tuple[int, str], ...]] = ((7, "0007_baseline"), (8, "0008_queue_pauses"))
 """Number and file of each migration, contiguous. 1 to 6 were Emelex 1.x."""
 
 CURRENT: Final = MIGRATIONS[-1][0]
@@ -32,15 +34,19 @@ class Outdated(Refused):
 
 
 def require_current(raw: apsw.Connection) -> None:
-    """Raise unless the database is ours and current. Reads only.
+    """Raise unless the database is ours and current, and its record of migrations agrees. Reads only.
 
-    Raises: Outdated, NewerSchema naming both versions, Refused for a foreign database.
+    Raises: Outdated, NewerSchema naming both versions, Refused for a foreign database, Corrupt.
     """
     version = inspect(raw)
     if version != CURRENT:
         raise Outdated(
             f"the database has schema {version}; this release needs {CURRENT}", hint="open it once for writing"
         )
+
+    recorded = raw.execute(SQL["recorded"]).fetchall()
+    if recorded != [(CURRENT - _FIRST + 1, _FIRST, CURRENT)]:
+        raise Corrupt(f"the database says schema {version}, but its record of migrations does not")
 
 
 def inspect(raw: apsw.Connection) -> int:
@@ -56,7 +62,7 @@ def inspect(raw: apsw.Connection) -> int:
         if version < _FIRST:
             raise Corrupt(f"the database carries our application id but schema {version}")
         return version
-    if application == 0 and version == 0 and not raw.execute("SELECT 1 FROM sqlite_schema").fetchall():
+    if application == 0 and version == 0 and not raw.execute(SQL["has_any"]).fetchall():
         return 0
     if application == 0 and 1 <= version < _FIRST:
         raise NewerSchema(
@@ -83,7 +89,7 @@ def _step(raw: apsw.Connection, number: int, name: str, now: int) -> None:
     raw.execute("BEGIN IMMEDIATE")
     try:
         raw.execute(text)
-        raw.execute("INSERT INTO schema_migrations (number, name, applied_at) VALUES (?, ?, ?)", (number, name, now))
+        raw.execute(SQL["record"], {"number": number, "name": name, "now": now})
         dangling = raw.execute("PRAGMA foreign_key_check").fetchall()
         if dangling:
             raise Corrupt(f"migration {name} leaves {len(dangling)} dangling references, first in {dangling[0][0]}")

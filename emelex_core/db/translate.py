@@ -35,6 +35,8 @@ def translate(error: apsw.Error, path: Path) -> EmelexError:
         if extended == apsw.SQLITE_IOERR_SHMSIZE:
             return StorageFull(f"no space left beside {path} for the memory that its readers share")
         return Storage(f"input/output error on {path}: {error} (extended code {extended})")
+    if isinstance(error, (apsw.SQLError, apsw.SchemaChangeError)):
+        return Corrupt(f"{path} does not have the schema that it says: {error}")
     if isinstance(error, apsw.ConstraintError):
         return Corrupt(f"{path}: a stored invariant would be broken: {error}")
     return Storage(f"{path}: {type(error).__name__}: {error}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from typing import Final
 
 from emelex_core import codec
 from emelex_core.engine.ports import Request
 from emelex_core.errors import Invalid, PermanentFailure
+
+TEMPERATURE_MAX: Final = 100.0
+"""Every token is about as likely as any other long before; beyond 32-bit numbers the draw has no meaning at all."""
 
 
 def check_request(request: Request) -> None:
@@ -16,8 +19,8 @@ def check_request(request: Request) -> None:
     if request.output_tokens_max < 1:
         raise Invalid(f"a bound of {request.output_tokens_max} output tokens; at least one is needed")
     temperature = request.sampling.temperature
-    if not (math.isfinite(temperature) and temperature >= 0):
-        raise Invalid(f"a temperature of {temperature} is not a finite number from 0 up")
+    if not 0 <= temperature <= TEMPERATURE_MAX:
+        raise Invalid(f"a temperature of {temperature} is not between 0 and {TEMPERATURE_MAX:g}")
     if request.grammar is not None:
         codec.check_text(request.grammar, what="grammar")
     for stop in request.stop:

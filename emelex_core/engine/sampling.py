@@ -81,8 +81,11 @@ class Picker:
         self._apply(self._greedy, found)
         if not math.isfinite(found.data[found.selected].logit):
             raise EngineFailure("the grammar allows no token of the model's vocabulary here")
+        best = int(found.data[found.selected].id)
         self._apply(self._allowed_pick, found)
-        return int(found.data[found.selected].id)
+        drawn = found.data[found.selected]
+        # A draw that rounding pushed past the last allowed token must not reach the grammar.
+        return int(drawn.id) if math.isfinite(drawn.logit) else best
 
     def _apply(self, sampler: native.Owned | None, found: Any) -> None:
         if sampler is not None:

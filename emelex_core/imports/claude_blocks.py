@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from emelex_core.events import MediaPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from emelex_core.imports.lenient import DEEP_VALUE, JsonObject, as_items, as_object, bound_arguments, fit_text
+from emelex_core.imports.lenient import DEEP_VALUE, JsonObject, as_items, as_object, as_word, bound_arguments, fit_text
 from emelex_core.imports.media import MediaReader
 from emelex_core.imports.reading import kind_name
 
@@ -38,7 +38,7 @@ class BlockReader:
 
     def answer_part(self, block: JsonObject, *, unnamed: str) -> Part | None:
         """Return the part of an assistant's block, or None. `unnamed` is the id of a call that came without one."""
-        kind = block.get("type")
+        kind = as_word(block.get("type"))
         match kind:
             case "text":
                 return self._text(block.get("text"), TextPart)
@@ -51,7 +51,7 @@ class BlockReader:
                 return None
             case "image" | "document":
                 return self.media_part(block)
-            case str() if kind in CALL_TYPES:
+            case _ if kind in CALL_TYPES:
                 return self._call(block, unnamed)
             case _:
                 self._defects[f"unknown:block/{kind_name(kind)}"] += 1

@@ -18,7 +18,7 @@ from emelex_core.imports import claude_rows
 from emelex_core.imports.claude_blocks import CALL_TYPES, BlockReader, agent_label, bounded_id
 from emelex_core.imports.claude_rows import Silent
 from emelex_core.imports.jsonl import Line
-from emelex_core.imports.lenient import JsonObject, as_items, as_object, fit_text, load_exact
+from emelex_core.imports.lenient import JsonObject, as_items, as_object, as_word, fit_text, load_exact
 from emelex_core.imports.reading import Reader, clean_title, instant, make_event, text_of
 from emelex_core.imports.recent import Recent
 from emelex_core.imports.records import CLAUDE_CODE, MediaSink, SessionHeader, TranscriptFile
@@ -243,7 +243,7 @@ class ClaudeCodeReader(Reader):
             return "meta"
         if row.get("isVisibleInTranscriptOnly") is True:
             return "transcript_only"
-        if origin.get("kind") in _MACHINES:
+        if as_word(origin.get("kind")) in _MACHINES:
             return "notification"
         return "agent_prompt" if row.get("isSidechain") is True or self._is_agent else None
 
@@ -280,7 +280,7 @@ class ClaudeCodeReader(Reader):
         if row.get("isApiErrorMessage") is True or message.get("model") == "<synthetic>":
             self._synthetic(blocks, row, branch, name)
             return
-        if any(block.get("type") in CALL_TYPES for block in blocks):
+        if any(as_word(block.get("type")) in CALL_TYPES for block in blocks):
             blocks = _blocks(load_exact(line.data, row, self.defects)["message"]["content"])
         assembler = self._at(branch)
         key = text_of(message.get("id")) or f"@{line.offset}"
@@ -303,7 +303,7 @@ class ClaudeCodeReader(Reader):
     def _read_system(self, row: JsonObject, line: Line, branch: str | None) -> None:
         said = claude_rows.system_row(row)
         if said is Silent.NOISE:
-            self.skipped[f"system/{row.get('subtype')}"] += 1
+            self.skipped[f"system/{as_word(row.get('subtype'))}"] += 1
         elif said is Silent.UNKNOWN:
             self._count_unknown("system", row.get("subtype"))
         else:
@@ -319,7 +319,7 @@ class ClaudeCodeReader(Reader):
             return
         said = claude_rows.attachment_row(attachment)
         if said is Silent.NOISE:
-            self.skipped[f"attachment/{attachment.get('type')}"] += 1
+            self.skipped[f"attachment/{as_word(attachment.get('type'))}"] += 1
         elif said is Silent.UNKNOWN:
             self._count_unknown("attachment", attachment.get("type"))
         else:

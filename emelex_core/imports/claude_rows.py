@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from emelex_core.events import EventKind
-from emelex_core.imports.lenient import JsonObject, as_list, as_object
+from emelex_core.imports.lenient import JsonObject, as_list, as_object, as_word
 
 NOISE: Final = frozenset(
     {
@@ -135,14 +135,14 @@ class Silent(Enum):
 
 def system_row(row: JsonObject) -> tuple[EventKind, str, str] | Silent:
     """Return kind, label and text of a system row that says something, else whether it is known."""
-    subtype = row.get("subtype")
+    subtype = as_word(row.get("subtype"))
     if subtype == "compact_boundary":
         return EventKind.AUDIT, "compact_boundary", _boundary_text(row)
     if subtype in _SYSTEM_ERRORS:
         return EventKind.ERROR, "api_error", _error_text(row)
     if subtype in _SYSTEM_NOTES:
-        return EventKind.AUDIT, str(subtype), _plain(row.get("content")) or str(subtype)
-    label = _SYSTEM_CONTEXT.get(subtype) if isinstance(subtype, str) else None
+        return EventKind.AUDIT, subtype, _plain(row.get("content")) or subtype
+    label = _SYSTEM_CONTEXT.get(subtype)
     if label is not None:
         text = _plain(row.get("content"))
         return (EventKind.CONTEXT, label, text) if text else Silent.NOISE
@@ -151,11 +151,11 @@ def system_row(row: JsonObject) -> tuple[EventKind, str, str] | Silent:
 
 def attachment_row(attachment: JsonObject) -> tuple[str, str] | Silent:
     """Return label and text of an attachment that stood before the model, else whether it is known."""
-    kind = attachment.get("type")
-    if kind == "hook_success" and attachment.get("hookEvent") in _HOOKS_BEFORE_MODEL:
+    kind = as_word(attachment.get("type"))
+    if kind == "hook_success" and as_word(attachment.get("hookEvent")) in _HOOKS_BEFORE_MODEL:
         text = _plain(attachment.get("content"))
         return ("hook", text) if text else Silent.NOISE
-    label = _ATTACHMENT_CONTEXT.get(kind) if isinstance(kind, str) else None
+    label = _ATTACHMENT_CONTEXT.get(kind)
     if label is not None:
         text = _attachment_text(attachment)
         return (label, text) if text else Silent.NOISE

@@ -30,7 +30,7 @@ from emelex_core.imports.codex_kinds import (
     unwrap,
 )
 from emelex_core.imports.jsonl import Line, LineReader
-from emelex_core.imports.lenient import JsonObject, as_items, as_list, as_object, fit_text
+from emelex_core.imports.lenient import JsonObject, as_items, as_list, as_object, as_word, fit_text
 from emelex_core.imports.reading import Reader, clean_title, instant, make_event, text_of
 from emelex_core.imports.records import CODEX, MediaSink, Position, SessionHeader, TranscriptFile
 from emelex_core.imports.speech import IMPORTED_SUMMARY, INTERRUPTED, split_words
@@ -129,7 +129,7 @@ class CodexReader(Reader):
         return None
 
     def _read_item(self, item: JsonObject, line: Line) -> None:
-        kind = item.get("type")
+        kind = as_word(item.get("type"))
         if kind == "message":
             self._read_message(item, line)
         elif kind == "reasoning":
@@ -207,7 +207,7 @@ class CodexReader(Reader):
             return
         part = self._items.call(item, line.offset)
         self._answer([part], line, name)
-        if item.get("type") in HOSTED_CALLS:
+        if as_word(item.get("type")) in HOSTED_CALLS:
             self.skipped["hosted_call_result"] += 1
             self._turns.expect_no_result(part.call_id)
 
@@ -229,9 +229,9 @@ class CodexReader(Reader):
         self._result(self._items.generated_image(item, call_id), line, name)
 
     def _read_event(self, payload: JsonObject, line: Line) -> None:
-        kind = payload.get("type")
+        kind = as_word(payload.get("type"))
         said = (as_object(payload.get("item")) if kind == "item_completed" else None) or payload
-        role = ECHO_ROLES.get(str(said.get("type")))
+        role = ECHO_ROLES.get(as_word(said.get("type")))
         if role is not None:
             self._read_echo(role, said, line)
         elif kind == "turn_aborted":
@@ -257,8 +257,15 @@ class CodexReader(Reader):
         if role == USER:
             self._aborted = False
         echo = Echo(role, text, payload, self._lines.before(), instant(line.value.get("timestamp")))
-        if not self._echoes.add(echo):
+        if self._echoes.repeats(echo):
             self.skipped[f"event_msg/{role}_repeated"] += 1
+            return
+        if role == USER:
+            self._release(USER, ASSISTANT, REASONING)
+            self._echoes.forget()
+        # An event never spans the place of a waiting echo: the safe offset may lie there.
+        self._turns.end_answer()
+        self._echoes.add(echo)
         for late in self._echoes.overdue():
             self._speak(late)
 

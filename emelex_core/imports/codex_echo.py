@@ -50,24 +50,27 @@ class Echoes:
     def heard(self, role: str, text: str) -> int:
         """A response item said this: drop its waiting echoes and return how many they were."""
         said = text.strip()
-        self._recent.setdefault(role, deque(maxlen=_RECENT_TEXTS)).append(said)
+        self._remember(role, said)
         before = len(self._pending)
         self._pending = [echo for echo in self._pending if echo.role != role or not _same(echo.text, said)]
         return before - len(self._pending)
 
-    def add(self, echo: Echo) -> bool:
-        """Keep an echo until its item comes; return False when it repeats something said already."""
+    def repeats(self, echo: Echo) -> bool:
+        """Whether an echo repeats something that was said, or that waits, since the last prompt."""
         waiting = (other.text for other in self._pending if other.role == echo.role)
-        if any(_same(echo.text, said) for said in (*self._recent.get(echo.role, ()), *waiting)):
-            return False
+        return any(_same(echo.text, said) for said in (*self._recent.get(echo.role, ()), *waiting))
+
+    def add(self, echo: Echo) -> None:
+        """Keep an echo until its item comes."""
         self._pending.append(echo)
-        return True
 
     def release(self, *roles: str) -> list[Echo]:
         """Return the echoes of these roles that found no item, in order; they stop waiting."""
         released = [echo for echo in self._pending if echo.role in roles]
         if released:
             self._pending = [echo for echo in self._pending if echo.role not in roles]
+            for echo in released:
+                self._remember(echo.role, echo.text.strip())
         return released
 
     def overdue(self) -> list[Echo]:
@@ -75,6 +78,9 @@ class Echoes:
         extra = len(self._pending) - _PENDING_MAX
         released, self._pending = (self._pending[:extra], self._pending[extra:]) if extra > 0 else ([], self._pending)
         return released
+
+    def _remember(self, role: str, said: str) -> None:
+        self._recent.setdefault(role, deque(maxlen=_RECENT_TEXTS)).append(said)
 
     def forget(self) -> None:
         """A new prompt: what was said before does not answer its echoes."""

@@ -23,6 +23,7 @@ from emelex_core.imports.lenient import (
     as_items,
     as_list,
     as_object,
+    as_word,
     bound_arguments,
     fit_text,
     load_arguments,
@@ -61,7 +62,7 @@ class ItemReader:
 
     def call(self, item: JsonObject, offset: int) -> ToolCallPart:
         """Return the part of a call item; one without an id is named after its line."""
-        kind = str(item.get("type"))
+        kind = as_word(item.get("type"))
         name = bounded_id(item.get("name")) or _NAMES.get(kind) or kind
         return ToolCallPart(
             call_id=bounded_id(item.get("call_id")) or bounded_id(item.get("id")) or f"call@{offset}",
@@ -94,7 +95,7 @@ class ItemReader:
         parts: list[Part] = []
         for item in as_items(value):
             image = as_object(item) or {}
-            if image.get("type") in _IMAGE_TYPES:
+            if as_word(image.get("type")) in _IMAGE_TYPES:
                 if image.get("image_url") is None and image.get("data") is None:
                     self._skipped["empty_image"] += 1
                 else:
@@ -114,7 +115,7 @@ class ItemReader:
         if item is None:
             return None
         fields = as_object(item) or {}
-        kind = fields.get("type")
+        kind = as_word(fields.get("type"))
         if kind == "encrypted_content":
             self._skipped["encrypted_content"] += 1
             return None
@@ -164,7 +165,7 @@ class ItemReader:
         media: list[Part] = []
         for item in items:
             fields = as_object(item) or {}
-            kind = fields.get("type")
+            kind = as_word(fields.get("type"))
             if kind in _IMAGE_TYPES:
                 media.append(self._image(fields))
             elif kind in _TEXT_TYPES or isinstance(item, str) or kind == "encrypted_content":
@@ -194,7 +195,7 @@ def _structured(text: str) -> Any:
         known = isinstance(fields.get("output"), str) and isinstance(fields.get("metadata"), dict)
         known = known or (isinstance(fields.get("content"), list) and "isError" in fields)
         return fields if known else None
-    kinds = {(as_object(item) or {}).get("type") for item in as_list(value) or [None]}
+    kinds = {as_word((as_object(item) or {}).get("type")) for item in as_list(value) or [None]}
     return value if all(kind in _TEXT_TYPES or kind in _IMAGE_TYPES for kind in kinds) else None
 
 

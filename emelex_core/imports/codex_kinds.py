@@ -11,7 +11,7 @@ from typing import Any, Final
 from emelex_core.imports.claude_blocks import bounded_id
 from emelex_core.imports.codex_echo import ASSISTANT, REASONING, USER
 from emelex_core.imports.codex_items import CALLS, OUTPUTS
-from emelex_core.imports.lenient import JsonObject, as_object
+from emelex_core.imports.lenient import JsonObject, as_object, as_word
 
 _ORDERED_UUID: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 RECORD_NOISE: Final = frozenset(
@@ -110,7 +110,7 @@ def unwrap(value: JsonObject) -> tuple[Any, JsonObject]:
     kind = value.get("type")
     if kind is None and "id" in value and "timestamp" in value:
         return "session_meta", value
-    return ("response_item", value) if kind in _BARE_ITEMS else (kind, {})
+    return ("response_item", value) if as_word(kind) in _BARE_ITEMS else (kind, {})
 
 
 def parent_thread(meta: JsonObject) -> str | None:

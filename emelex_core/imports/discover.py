@@ -42,7 +42,7 @@ class Discovery:
 
     files: tuple[TranscriptFile, ...]
     skipped: Counter[str] = field(default_factory=Counter[str])
-    problems: tuple[EmelexError, ...] = ()
+    problems: tuple[tuple[Path, EmelexError], ...] = ()
 
     def __iter__(self) -> Iterator[TranscriptFile]:
         return iter(self.files)
@@ -72,7 +72,7 @@ class _Search:
         self._expected = expected
         self._found: dict[str, TranscriptFile] = {}
         self._skipped: Counter[str] = Counter()
-        self._problems: list[EmelexError] = []
+        self._problems: list[tuple[Path, EmelexError]] = []
 
     def named(self, path: Path) -> None:
         """Take in a path that somebody named. A symlink is followed here, and only here: it is what they named."""
@@ -90,7 +90,7 @@ class _Search:
         self._walk(place, 0)
         if len(self._found) + self._skipped["copy"] == before:
             if len(self._problems) > problems:
-                raise self._problems[problems]
+                raise self._problems[problems][1]
             wanted = "transcript" if self._expected == AUTO else f"{self._expected} transcript"
             raise NotFound(f"{path}: no {wanted} below it", hint="name a folder with *.jsonl files, or one such file")
 
@@ -104,7 +104,7 @@ class _Search:
             with os.scandir(folder) as scan:
                 entries = sorted(scan, key=lambda entry: entry.name)
         except OSError as error:
-            self._problems.append(Invalid(f"{folder}: it cannot be read: {_reason(error)}"))
+            self._problems.append((folder, Invalid(f"{folder}: it cannot be read: {_reason(error)}")))
             return
         for entry in entries:
             if entry.is_symlink():
@@ -131,9 +131,9 @@ class _Search:
                 return
             self._add(_transcript(Path(entry.path), found))
         except OSError as error:
-            self._problems.append(Invalid(f"{entry.path}: it cannot be read: {_reason(error)}"))
+            self._problems.append((Path(entry.path), Invalid(f"{entry.path}: it cannot be read: {_reason(error)}")))
         except EmelexError as error:
-            self._problems.append(error)
+            self._problems.append((Path(entry.path), error))
 
     def _read(self, path: Path, *, shown: Path) -> TranscriptFile:
         """Return the transcript that a named file is."""

@@ -98,6 +98,9 @@ def import_transcripts(
         raise Invalid("importing needs a store")
     files = discover(paths, format=format)
     run = _Run(store=store, workspace=workspace, dry_run=dry_run, distill=distill, stop=stop or CancelToken())
+    for path, error in files.problems:
+        run.failed_files += 1
+        problem(path, error)
     for file in files:
         try:
             for session in run.import_file(file, progress):

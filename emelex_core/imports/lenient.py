@@ -63,6 +63,11 @@ def as_list(value: Any) -> JsonList | None:
     return value if _is_list(value) else None
 
 
+def as_word(value: Any) -> str:
+    """Return a text, or an empty one for anything else, so that a kind can be looked up whatever stands there."""
+    return value if isinstance(value, str) else ""
+
+
 def _is_list(value: Any) -> TypeGuard[JsonList]:
     return isinstance(value, list)
 

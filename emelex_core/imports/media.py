@@ -4,21 +4,25 @@ The module owns these invariants:
 
 - An event is never lost for its media: what cannot be stored becomes a labelled text and a defect.
 - Nothing is fetched: an address of a remote image stays an address.
+- The bytes are decoded while they are stored; what a label says they are is not believed.
 """
 
 from __future__ import annotations
 
-import binascii
 from collections import Counter
 from typing import Any, Final
 
 from emelex_core import limits
 from emelex_core.errors import Invalid
 from emelex_core.events import MediaPart, TextPart
+from emelex_core.imports.base64_source import Base64Source, Undecodable
 from emelex_core.imports.records import MediaSink
 
 _ADDRESS_CHARACTERS_MAX: Final = 2_000
 _MEDIA_TYPE_CHARACTERS_MAX: Final = 100
+_HEAD_CHARACTERS_MAX: Final = 1_000
+"""How far the comma of a data URL is looked for."""
+_STORED_BEFORE: Final = "[media stored before]"
 
 
 class MediaReader:
@@ -33,20 +37,11 @@ class MediaReader:
     def from_base64(self, data: Any, media_type: Any) -> MediaPart | TextPart:
         """Decode and store; return a placeholder for what does not decode, is too large or is refused by the sink."""
         if self.muted:
-            return TextPart(text="[media stored before]")
+            return TextPart(text=_STORED_BEFORE)
         declared = media_type if isinstance(media_type, str) and len(media_type) <= _MEDIA_TYPE_CHARACTERS_MAX else None
         if not isinstance(data, str) or not data:
             return self._placeholder("undecodable_media", "its data is missing")
-        if len(data) // 4 * 3 > limits.ASSET_BYTES_MAX:
-            return self._placeholder("oversized_media", f"more than {limits.ASSET_BYTES_MAX} bytes")
-        try:
-            content = binascii.a2b_base64(data, strict_mode=True)
-        except (binascii.Error, ValueError):
-            return self._placeholder("undecodable_media", "its data is not base64")
-        try:
-            return MediaPart(ref=self._sink(content, declared_media_type=declared))
-        except Invalid as error:
-            return self._placeholder("refused_media", error.message)
+        return self._store(data, 0, declared)
 
     def from_url(self, url: Any) -> MediaPart | TextPart:
         """Read a data URL, or keep another address as text."""
@@ -54,10 +49,25 @@ class MediaReader:
             return self._placeholder("undecodable_media", "its address is missing")
         if not url.startswith("data:"):
             return TextPart(text=f"[media: {url[:_ADDRESS_CHARACTERS_MAX]}]")
-        head, comma, data = url.partition(",")
-        if not comma or not head.endswith(";base64"):
+        if self.muted:
+            return TextPart(text=_STORED_BEFORE)
+        comma = url.find(",", 0, _HEAD_CHARACTERS_MAX)
+        if comma < 0 or not url.endswith(";base64", 0, comma):
             return self._placeholder("undecodable_media", "its data URL is not base64")
-        return self.from_base64(data, head.removeprefix("data:").partition(";")[0] or None)
+        return self._store(url, comma + 1, url[len("data:") : comma].partition(";")[0] or None)
+
+    def _store(self, text: str, start: int, declared: str | None) -> MediaPart | TextPart:
+        """Let the sink read the base64 text from `start` on."""
+        if len(text) - start == 0:
+            return self._placeholder("undecodable_media", "its data is missing")
+        if (len(text) - start) // 4 * 3 > limits.ASSET_BYTES_MAX + 2:
+            return self._placeholder("oversized_media", f"more than {limits.ASSET_BYTES_MAX} bytes")
+        try:
+            return MediaPart(ref=self._sink(Base64Source(text, start), declared_media_type=declared))
+        except Undecodable:
+            return self._placeholder("undecodable_media", "its data is not base64")
+        except Invalid as error:
+            return self._placeholder("refused_media", error.message)
 
     def _placeholder(self, name: str, reason: str) -> TextPart:
         self._defects[name] += 1

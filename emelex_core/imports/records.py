@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from emelex_core.assets.media import Readable
 from emelex_core.events import AssetRef, Event
 from emelex_core.sessions.records import ImportSource
 
@@ -28,12 +29,13 @@ FORMATS: Final = (CLAUDE_CODE, CODEX)
 
 
 class MediaSink(Protocol):
-    """Stores media bytes and returns the reference to them.
+    """Stores media bytes, given whole or as a source to read them from, and returns the reference to them.
 
-    Raises: Invalid for bytes that are not acceptable; the reader puts a labelled placeholder in their place.
+    Raises: Invalid for bytes that are not acceptable; the reader puts a labelled placeholder in their place. What the
+    source raises passes through.
     """
 
-    def __call__(self, data: bytes, *, declared_media_type: str | None) -> AssetRef: ...
+    def __call__(self, data: bytes | Readable, *, declared_media_type: str | None) -> AssetRef: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +96,18 @@ class TranscriptReader(Protocol):
     defects: Counter[str]
 
     @property
-    def header(self) -> SessionHeader: ...
+    def header(self) -> SessionHeader:
+        """The main Session, as far as it is known."""
+        ...
 
     @property
-    def child_headers(self) -> dict[str, SessionHeader]: ...
+    def child_headers(self) -> dict[str, SessionHeader]:
+        """Sessions inside the same file, by branch."""
+        ...
 
     @property
-    def position(self) -> Position: ...
+    def position(self) -> Position:
+        """How far the file was read."""
+        ...
 
     def __iter__(self) -> Iterator[ImportedTurn]: ...

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from emelex_core import limits
 from emelex_core.imports import claude_rows
 from emelex_core.imports.codex_kinds import unwrap
 from emelex_core.imports.jsonl import LineReader
-from emelex_core.imports.lenient import JsonObject, as_object
+from emelex_core.imports.lenient import JsonObject, as_object, as_word
 from emelex_core.imports.records import CLAUDE_CODE, CODEX
 
 _LINES_MAX: Final = 64
@@ -39,10 +39,10 @@ def sniff_format(path: Path) -> str | None:
 
 def record_format(value: JsonObject) -> str | None:
     """Return the format that a record belongs to, or None when it could be anybody's."""
-    kind: Any = value.get("type")
+    kind = as_word(value.get("type"))
     if kind in _CLAUDE_MESSAGES and "uuid" in value and "payload" not in value:
         return CLAUDE_CODE
-    if isinstance(kind, str) and kind in claude_rows.NOISE and not _CLAUDE_KEYS.isdisjoint(value):
+    if kind in claude_rows.NOISE and not _CLAUDE_KEYS.isdisjoint(value):
         return CLAUDE_CODE
     if as_object(value.get("payload")) is not None:
         return CODEX if kind in _CODEX_KINDS or "timestamp" in value else None

@@ -57,6 +57,7 @@ class SessionWriter:
         self._created = False
         self._batch: list[PreparedTurn] = []
         self._batch_bytes = 0
+        self._waiting: set[str] = set()
         self._turns = self._events = self._assets = 0
 
     @classmethod
@@ -91,6 +92,7 @@ class SessionWriter:
         if self._batch and self._batch_bytes + append.size_of(prepared) > limits.IMPORT_BATCH_BYTES_MAX:
             self._commit(None)
         self._batch.append(prepared)
+        self._waiting.update(event.source_record for event in events if event.source_record is not None)
         self._batch_bytes += append.size_of(prepared)
 
     def finish(self, header: SessionHeader, *, position: Position | None, distill: bool) -> Stored:
@@ -124,10 +126,12 @@ class SessionWriter:
             self._lease = None
 
     def _unknown(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        if self._session is None or self._store is None or self._created:
-            return events
-        with self._store.database.read() as transaction:
-            return tuple(event for event in events if not self._is_known(transaction, self._session.id, event))
+        """The events that are neither stored nor waiting in the batch; a reader sees repetitions only within a window."""
+        new = [event for event in events if event.source_record not in self._waiting]
+        if self._session is not None and self._store is not None:
+            with self._store.database.read() as transaction:
+                new = [event for event in new if not self._is_known(transaction, self._session.id, event)]
+        return tuple(new)
 
     @staticmethod
     def _is_known(transaction: Transaction, session_id: str, event: Event) -> bool:
@@ -143,6 +147,7 @@ class SessionWriter:
         lease.append_prepared(self._batch, also=note)
         faults.reach("import.batch_committed")
         self._batch = []
+        self._waiting = set()
         self._batch_bytes = 0
 
     def _claim(self) -> SessionLease:

@@ -196,8 +196,8 @@ def _check_media(media: Sequence[AssetRef], what: str) -> None:
 
 
 def _require_cataloged(transaction: Transaction, ref: AssetRef) -> None:
-    row = transaction.one(ASSETS["size"], {"sha256": ref.sha256})
+    row = transaction.one(ASSETS["take"], {"sha256": ref.sha256})
     if row is None:
-        raise Invalid(f"asset {ref.sha256} is not stored here; store its bytes first")
+        raise Invalid(f"asset {ref.sha256[:80]} is not stored here", hint="store its bytes first, then append again")
     if row[0] != ref.size:
         raise Invalid(f"asset {ref.sha256} has {row[0]} bytes, not {ref.size}")

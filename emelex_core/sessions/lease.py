@@ -54,19 +54,20 @@ class SessionLease:
         self.session_id = session.id
         self.title = session.title
 
-    def replay(self) -> Replay:
+    def replay(self, *, media: bool = True) -> Replay:
         """Prove and return the whole history: the Summary, if any, then the uncovered tail.
 
-        Raises: StaleSessionLease, WorkspaceMismatch, Corrupt; Invalid above a replay cap.
+        With `media` off a labelled text stands in the place of each image: the way on for a history whose media are
+        over their cap. Raises: StaleSessionLease, WorkspaceMismatch, Corrupt; Invalid above a replay cap.
         """
-        return self._replay(keep=True)
+        return self._replay(keep=True, media=media)
 
     def prove(self) -> None:
         """Prove the whole history without returning it, however long it is; appending may then go on.
 
         Raises: as `replay`, but for the caps.
         """
-        self._replay(keep=False)
+        self._replay(keep=False, media=True)
 
     def append_turn(self, turn: Sequence[Event]) -> AppendedTurn:
         """Append one turn atomically and extend the lease; return its id and sequences.
@@ -170,12 +171,12 @@ class SessionLease:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a SessionLease cannot be pickled")
 
-    def _replay(self, *, keep: bool) -> Replay:
+    def _replay(self, *, keep: bool, media: bool) -> Replay:
         identity.require_same(self._workspace.path, self._workspace.identity)
         with self._database.read() as transaction:
             self._require_held(transaction)
             session = registry.get(transaction, self.session_id, now=self._clock())
-        result = replay(self._database, session, keep=keep)
+        result = replay(self._database, session, keep=keep, media=media)
         self._tail = result.tail
         return result
 

@@ -5,7 +5,7 @@ One transaction does both, so that a job whose worker died is counted by whoever
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from emelex_core import faults, limits
 from emelex_core.clock import Clock
@@ -13,6 +13,9 @@ from emelex_core.db.database import Database, Transaction
 from emelex_core.jobs.records import JobKind
 from emelex_queue.lease import SQL, JobLease, count_failure, grant, new_token
 from emelex_queue.records import ClaimedJob
+
+OWNER_DIED: Final = "the worker's process died while it held the job"
+LEASE_EXPIRED: Final = "the worker's lease expired"
 
 
 def claim(database: Database, kind: JobKind, *, clock: Clock, session_id: str | None = None) -> JobLease | None:
@@ -45,7 +48,7 @@ def expire(transaction: Transaction, *, now: int) -> int:
         transaction.run(clamp, {"now": now, "lease_ms": limits.LEASE_MS})
     rows = transaction.all(SQL["expired"], {"now": now, "limit": limits.EXPIRED_PER_CLAIM_MAX})
     for job_id, token, failure_count, died in rows:
-        reason = "the worker's process died while it held the job" if died else "the worker's lease expired"
+        reason = OWNER_DIED if died else LEASE_EXPIRED
         count_failure(
             transaction,
             job_id=cast(str, job_id),

@@ -131,8 +131,8 @@ class JobLease:
         if getattr(self, "_token", b""):
             parameters: dict[str, Value] = {**self._holder(), "error": _DROPPED}
             self._token = b""
-            name, instants = failure_statement(self.job.failure_count + 1, permanent=False, now=self._clock())
-            self._database.try_write(SQL[name], {**parameters, **instants})
+            statement, instants = failure_statement(self.job.failure_count + 1, permanent=False, now=self._clock())
+            self._database.try_write(statement, {**parameters, **instants})
 
     def __repr__(self) -> str:
         state = "settled" if self.settled else "held"
@@ -188,16 +188,16 @@ def count_failure(
 
     Returns the retry instant, None for terminal, or LOST.
     """
-    name, instants = failure_statement(failure_count, permanent=permanent, now=now)
-    counted = transaction.run(SQL[name], {"id": job_id, "token": token, "error": diagnostic, **instants})
+    statement, instants = failure_statement(failure_count, permanent=permanent, now=now)
+    counted = transaction.run(statement, {"id": job_id, "token": token, "error": diagnostic, **instants})
     return instants.get("retry_after") if counted else LOST
 
 
 def failure_statement(failure_count: int, *, permanent: bool, now: int) -> tuple[str, dict[str, int]]:
     """The statement that counts the n-th failure, and the instants that it asks for."""
     if permanent or is_terminal(failure_count):
-        return "fail_last", {"now": now}
-    return "fail", {"retry_after": now + backoff_ms(failure_count)}
+        return SQL["fail_last"], {"now": now}
+    return SQL["fail"], {"retry_after": now + backoff_ms(failure_count)}
 
 
 def bounded(diagnostic: str) -> str:

@@ -202,11 +202,12 @@ def test_a_prompt_over_the_context_is_permanent_before_inference(engine: ChatEng
         ask(stop=("",)),
         ask(sampling=Sampling(temperature=-1.0)),
         ask(sampling=Sampling(temperature=float("nan"))),
+        ask(sampling=Sampling(temperature=1e300)),
         ask((Message(role=Role.USER, text="\ud83d"),)),
         ask(grammar='root ::= "\ud83d"'),
         ask(stop=("\ud83d",)),
     ],
-    ids=["no message", "no bound", "empty stop", "negative", "nan", "message", "grammar", "stop"],
+    ids=["no message", "no bound", "empty stop", "negative", "nan", "huge", "message", "grammar", "stop"],
 )
 def test_what_no_engine_can_run_is_invalid(engine: ChatEngine, request_: Request) -> None:
     """Behaviour 183 holds at this door as well."""

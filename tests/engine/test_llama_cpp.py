@@ -157,7 +157,7 @@ def test_closing_ends_a_generation_in_another_thread(models_dir: Path) -> None:
     assert ended.is_set()
 
 
-@pytest.mark.parametrize("temperature", [1e-300, 0.001, 100.0, 1e300])
+@pytest.mark.parametrize("temperature", [1e-300, 0.001, 0.01, 100.0])
 def test_an_extreme_temperature_still_draws(llama: LlamaEngine, temperature: float) -> None:
     for grammar in (None, "root ::= [a-z]{3,8}"):
         request = Request(

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from emelex_core import limits
+from emelex_core.assets.media import Readable
 from emelex_core.errors import Invalid
 from emelex_core.events import AssetRef, Event, encode_payload
 from emelex_core.imports.records import ImportedTurn, Position, SessionHeader, TranscriptFile
@@ -23,7 +25,8 @@ class MemorySink:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    def __call__(self, data: bytes, *, declared_media_type: str | None) -> AssetRef:
+    def __call__(self, data: bytes | Readable, *, declared_media_type: str | None) -> AssetRef:
+        data = data if isinstance(data, bytes) else b"".join(iter(lambda: data.read(limits.IO_BUFFER_BYTES), b""))
         if not data.startswith(b"\x89PNG"):
             raise Invalid("the bytes are no image")
         digest = hashlib.sha256(data).hexdigest()

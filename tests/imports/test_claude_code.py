@@ -156,9 +156,15 @@ def test_only_words_of_a_person_are_user_events(rows: Rows, load: Callable[..., 
         rows.user("[Request interrupted by user]"),
     )
     assert reading.shape() == [
-        ["context:meta", "context:notification", "context:transcript_only", "context:system_reminder", "user",
-         "audit:interrupted"]
-    ]  # fmt: skip
+        [
+            "context:meta",
+            "context:notification",
+            "context:transcript_only",
+            "context:system_reminder",
+            "user",
+            "audit:interrupted",
+        ]
+    ]
     assert [event.source_record for event in reading.events[3:5]] == ["u4", "u4#1"]
 
 
@@ -206,7 +212,11 @@ def test_errors_and_synthetic_answers_are_not_the_models_words(rows: Rows, load:
     ("content", "is_error", "expected"),
     [
         ("fine", False, ToolResultPart(call_id="c1", text="fine")),
-        ("Exit code 127\nno such", True, ToolResultPart(call_id="c1", text="Exit code 127\nno such", is_error=True, exit_code=127)),
+        (
+            "Exit code 127\nno such",
+            True,
+            ToolResultPart(call_id="c1", text="Exit code 127\nno such", is_error=True, exit_code=127),
+        ),
         ("Exit code 1 is what it printed", False, ToolResultPart(call_id="c1", text="Exit code 1 is what it printed")),
         (None, False, ToolResultPart(call_id="c1", text="")),
         ([text("a"), text("b")], False, ToolResultPart(call_id="c1", text="a\nb")),
@@ -222,7 +232,7 @@ def test_errors_and_synthetic_answers_are_not_the_models_words(rows: Rows, load:
             ),
         ),
     ],
-)  # fmt: skip
+)
 def test_results_in_every_shape(
     rows: Rows, load: Callable[..., Any], content: Any, is_error: bool, expected: ToolResultPart
 ) -> None:
@@ -280,7 +290,9 @@ def test_a_remote_image_stays_an_address(rows: Rows, load: Callable[..., Any]) -
 
 def test_hook_output_before_the_model_is_context_and_the_rest_noise(rows: Rows, load: Callable[..., Any]) -> None:
     reading = load(
-        rows.row("attachment", attachment={"type": "hook_success", "hookEvent": "SessionStart", "content": "registered"}),
+        rows.row(
+            "attachment", attachment={"type": "hook_success", "hookEvent": "SessionStart", "content": "registered"}
+        ),
         rows.row("attachment", attachment={"type": "hook_additional_context", "content": ["use tabs"]}),
         rows.user("go"),
         rows.row("attachment", attachment={"type": "hook_success", "hookEvent": "PostToolUse", "content": "busy"}),
@@ -343,7 +355,11 @@ def test_inline_sidechains_become_child_sessions(rows: Rows, load: Callable[...,
     main = [turn for turn in reading.turns if turn.branch is None]
     assert [[event.kind.value for event in turn.events] for turn in main] == [["user", "assistant", "tool"], ["user"]]
     header = reading.child_headers[branch]
-    assert (header.source.source_id, header.source.parent_source_id, header.title) == (branch, SESSION, "search the tree")
+    assert (header.source.source_id, header.source.parent_source_id, header.title) == (
+        branch,
+        SESSION,
+        "search the tree",
+    )
 
 
 @pytest.mark.parametrize(
@@ -376,7 +392,11 @@ def test_calls_without_a_result_are_counted_and_none_is_invented(rows: Rows, loa
 
 def test_a_late_result_is_a_turn_of_its_own(rows: Rows, load: Callable[..., Any]) -> None:
     reading = load(
-        rows.user("go"), rows.assistant("m1", call("c1")), rows.user("stop"), rows.result("c1", "late"), rows.user("so?")
+        rows.user("go"),
+        rows.assistant("m1", call("c1")),
+        rows.user("stop"),
+        rows.result("c1", "late"),
+        rows.user("so?"),
     )
     assert reading.shape() == [["user", "assistant"], ["tool"], ["user"], ["user"]]
     assert reading.defects == {"late_result": 1}
@@ -433,7 +453,10 @@ def test_hosted_tools_answer_inside_the_message(rows: Rows, load: Callable[..., 
     answer = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": found}
     reading = load(rows.user("go"), rows.assistant("m1", search, answer, text("It is a log.")))
     assert [event.kind for event in reading.events] == [
-        EventKind.USER, EventKind.ASSISTANT, EventKind.TOOL, EventKind.ASSISTANT
-    ]  # fmt: skip
+        EventKind.USER,
+        EventKind.ASSISTANT,
+        EventKind.TOOL,
+        EventKind.ASSISTANT,
+    ]
     assert len(reading.turns) == 1
     assert [event.source_record for event in reading.events[1:]] == ["u2", "u2#1", "u2#2"]

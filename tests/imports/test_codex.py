@@ -189,7 +189,9 @@ def test_instructions_and_subagent_talk_are_context(load: Callable[..., Any]) ->
         meta(),
         said("developer", "be brief"),
         said("user", "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>tabs</INSTRUCTIONS>", "go"),
-        item("agent_message", author="a", content=[{"type": "input_text", "text": "hi"}, {"type": "encrypted_content"}]),
+        item(
+            "agent_message", author="a", content=[{"type": "input_text", "text": "hi"}, {"type": "encrypted_content"}]
+        ),
     )
     assert reading.shape() == [["context:instructions", "context:user_instructions", "user", "context:agent_message"]]
 

@@ -16,9 +16,24 @@ from emelex_core.errors import Invalid, NotFound
 from emelex_core.imports.jsonl import LineReader, prefix_sha256
 
 _PIECES = st.sampled_from(
-    [b'{"a":1}', b'{"type":"user","x":"\\ud83d"}', b"\n", b"\r\n", b"{", b"}", b"[1]", b"\xff\xfe", b"\x00", b'"', b"NaN",
-     b'{"n":1e999}', b"\xef\xbb\xbf", b'{"d":' + b"[" * 300 + b"]" * 300 + b"}", b" "]
-)  # fmt: skip
+    [
+        b'{"a":1}',
+        b'{"type":"user","x":"\\ud83d"}',
+        b"\n",
+        b"\r\n",
+        b"{",
+        b"}",
+        b"[1]",
+        b"\xff\xfe",
+        b"\x00",
+        b'"',
+        b"NaN",
+        b'{"n":1e999}',
+        b"\xef\xbb\xbf",
+        b'{"d":' + b"[" * 300 + b"]" * 300 + b"}",
+        b" ",
+    ]
+)
 _CONTENT = st.one_of(st.binary(max_size=400), st.lists(_PIECES, max_size=30).map(b"".join))
 
 
@@ -69,7 +84,9 @@ def test_a_packed_file_reads_like_a_plain_one(tmp_path: Path, content: bytes, mo
 
 def test_each_unusable_line_is_counted_by_name(tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
-    path.write_bytes(b'{"a":1}\n[1]\n{"a":\n{"a":"\xff"}\n\n   \n{"b":2}\n' + b'{"c":"' + b"x" * 200 + b'"}\n{"d":3}\n{"e":')
+    path.write_bytes(
+        b'{"a":1}\n[1]\n{"a":\n{"a":"\xff"}\n\n   \n{"b":2}\n' + b'{"c":"' + b"x" * 200 + b'"}\n{"d":3}\n{"e":'
+    )
     lines, defects, reader = _lines(path, line_bytes_max=100)
     assert [data for _, _, data in lines] == [b'{"a":1}', b'{"b":2}', b'{"d":3}']
     assert defects == {"not_object": 1, "not_json": 1, "not_utf8": 1, "oversized_line": 1, "unfinished_line": 1}

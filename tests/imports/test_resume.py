@@ -1,4 +1,4 @@
-"""Going on from an offset gives what an uninterrupted reading gives, with the same record ids (formats.md, section 6)."""
+"""Going on from an offset gives what an uninterrupted reading gives, under the same ids (formats.md, section 6)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ def _check_every_offset(path: Path, form: str, read: Callable[..., Any]) -> None
 
 _CLAUDE = st.lists(
     st.tuples(
-        st.sampled_from(["prompt", "answer", "call", "result", "noise", "command", "torn", "queued", "again", "boundary"]),
+        st.sampled_from(
+            ["prompt", "answer", "call", "result", "noise", "command", "torn", "queued", "again", "boundary"]
+        ),
         st.sampled_from(["main", "side1", "side2"]),
         st.integers(0, 3),
     ),
     max_size=24,
-)  # fmt: skip
+)
 
 
 def _claude_lines(steps: list[tuple[str, str, int]]) -> list[bytes]:
@@ -102,12 +104,24 @@ def test_claude_code_can_be_gone_on_with_anywhere(
 _CODEX = st.lists(
     st.tuples(
         st.sampled_from(
-            ["prompt", "echo", "answer", "answer_echo", "call", "output", "context", "abort", "compacted", "again", "injected"]
+            [
+                "prompt",
+                "echo",
+                "answer",
+                "answer_echo",
+                "call",
+                "output",
+                "context",
+                "abort",
+                "compacted",
+                "again",
+                "injected",
+            ]
         ),
         st.integers(0, 3),
     ),
     max_size=24,
-)  # fmt: skip
+)
 
 
 def _codex_lines(steps: list[tuple[str, int]]) -> list[bytes]:
@@ -122,7 +136,12 @@ def _codex_lines(steps: list[tuple[str, int]]) -> list[bytes]:
                 words = f"answer {pick} of some length"
                 payload = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
             case "call":
-                payload = {"type": "function_call", "name": "x", "arguments": f'{{"n":{number}}}', "call_id": f"c{pick}"}
+                payload = {
+                    "type": "function_call",
+                    "name": "x",
+                    "arguments": f'{{"n":{number}}}',
+                    "call_id": f"c{pick}",
+                }
             case "output":
                 payload = {"type": "function_call_output", "call_id": f"c{pick}", "output": f"out {number}"}
             case "echo" | "answer_echo":
@@ -170,32 +189,97 @@ def test_a_growing_file_gives_what_was_missing(
 
 _ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["type", "text", "content", "message", "id", "input", "source", "data", "output", "summary"]),
-        inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["type", "text", "content", "message", "id", "input", "source", "data", "output", "summary"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 _ODD_ROW = st.fixed_dictionaries(
     {
         "type": st.sampled_from(
-            ["user", "assistant", "system", "attachment", "summary", "response_item", "event_msg", "session_meta", "compacted"]
+            [
+                "user",
+                "assistant",
+                "system",
+                "attachment",
+                "summary",
+                "response_item",
+                "event_msg",
+                "session_meta",
+                "compacted",
+            ]
         )
     },
-    optional={
-        key: _ODD
-        for key in ("uuid", "parentUuid", "message", "attachment", "subtype", "isSidechain", "timestamp", "toolUseResult",
-                    "sessionId", "cwd", "error", "content", "origin", "leafUuid", "agentId", "compactMetadata")
-    }
+    optional=dict.fromkeys(
+        [
+            "uuid",
+            "parentUuid",
+            "message",
+            "attachment",
+            "subtype",
+            "isSidechain",
+            "timestamp",
+            "toolUseResult",
+            "sessionId",
+            "cwd",
+            "error",
+            "content",
+            "origin",
+            "leafUuid",
+            "agentId",
+            "compactMetadata",
+        ],
+        _ODD,
+    )
     | {
         "payload": st.dictionaries(
-            st.sampled_from(["type", "role", "content", "call_id", "id", "name", "arguments", "output", "source", "message",
-                             "summary", "item", "action", "images", "forked_from_id", "cwd", "turn_id"]),
-            _ODD | st.sampled_from(["message", "function_call", "function_call_output", "reasoning", "user", "assistant",
-                                    "user_message", "custom_tool_call", "image_generation_call", "item_completed"]),
+            st.sampled_from(
+                [
+                    "type",
+                    "role",
+                    "content",
+                    "call_id",
+                    "id",
+                    "name",
+                    "arguments",
+                    "output",
+                    "source",
+                    "message",
+                    "summary",
+                    "item",
+                    "action",
+                    "images",
+                    "forked_from_id",
+                    "cwd",
+                    "turn_id",
+                ]
+            ),
+            _ODD
+            | st.sampled_from(
+                [
+                    "message",
+                    "function_call",
+                    "function_call_output",
+                    "reasoning",
+                    "user",
+                    "assistant",
+                    "user_message",
+                    "custom_tool_call",
+                    "image_generation_call",
+                    "item_completed",
+                ]
+            ),
             max_size=6,
         )
     },
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("form", [CLAUDE_CODE, CODEX])

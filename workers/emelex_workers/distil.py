@@ -21,11 +21,12 @@ from typing import Any, Final
 from emelex_core import limits
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.errors import Cancelled
-from emelex_core.events import EVIDENCE_KINDS, EventKind, TextPart, ToolResultPart
+from emelex_core.events import EVIDENCE_KINDS, EventKind, TextPart
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.text import cues, durable, keys, lines, restate, secrets
 from emelex_workers.text.cues import Cue
 from emelex_workers.text.durable import Category, Durable
+from emelex_workers.text.foreign import ForeignWords
 from emelex_workers.text.restate import Restater, Usage
 
 RULES_VERSION: Final = "distil-1"
@@ -35,11 +36,6 @@ POOL_MAX: Final = 512
 """Sentences held while reading; beyond it the lowest-ranked go, counted."""
 WORDED_CHARACTERS_MIN: Final = 80
 """Shorter sentences are short enough: their own words are the best evidence."""
-TOOL_LINES_MAX: Final = 2_000
-TOOL_CHARACTERS_MAX: Final = 65_536
-"""What tool output states is remembered within these bounds, to recognise it when it is repeated."""
-REPEATS: Final = 0.8
-"""From this share of its words on, a sentence repeats a tool's line."""
 SAME: Final = 0.8
 """From this share of common words on, two sentences or keys are about the same."""
 
@@ -117,7 +113,7 @@ class _Reading:
     """What has been read so far, in bounded memory."""
 
     pool: list[Durable] = field(default_factory=list[Durable])
-    foreign: list[keys.Frame] = field(default_factory=list[keys.Frame])
+    foreign: ForeignWords = field(default_factory=ForeignWords)
     left_out: Counter[str] = field(default_factory=Counter[str])
     grounded: bool = False
     events: int = 0
@@ -127,10 +123,9 @@ class _Reading:
         """Take in one event as evidence, or as what somebody else said."""
         self.events += 1
         self.grounded = self.grounded or event.kind is EventKind.TOOL
+        self.foreign.add(event)
         if event.kind in EVIDENCE_KINDS:
             self._evidence(event)
-        else:
-            self._foreign(event)
 
     def _evidence(self, event: StoredEvent) -> None:
         for span in lines.spans(event):
@@ -143,26 +138,12 @@ class _Reading:
                 continue
             if not _is_quotable(found, event):
                 self.left_out["not_quotable"] += 1
-            elif event.kind is EventKind.ASSISTANT and self._is_repeated(span.safe):
+            elif event.kind is EventKind.ASSISTANT and self.foreign.holds(span.safe):
                 self.left_out["said_by_tool"] += 1
             else:
                 self.pool.append(found)
         if len(self.pool) > 2 * POOL_MAX:
             self._shrink()
-
-    def _foreign(self, event: StoredEvent) -> None:
-        """Remember what tools, pages and notes state: its repetition is not the assistant's own word."""
-        for part in event.parts:
-            text = part.text if isinstance(part, ToolResultPart | TextPart) else ""
-            for line in text[:TOOL_CHARACTERS_MAX].splitlines():
-                if len(self.foreign) >= TOOL_LINES_MAX:
-                    return
-                if durable.CHARACTERS_MIN <= len(line) <= durable.CHARACTERS_MAX and durable.may_state(line):
-                    self.foreign.append(keys.frame(line))
-
-    def _is_repeated(self, sentence: str) -> bool:
-        shape = keys.frame(sentence)
-        return any(keys.containment(shape, said) >= REPEATS for said in self.foreign)
 
     def _retract(self, sequence: int) -> None:
         """Drop the last thing that the user said before taking it back."""

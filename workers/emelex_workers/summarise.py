@@ -36,7 +36,6 @@ WORDED_CHARACTERS_MIN: Final = 90
 RECENCY_POINTS: Final = 12.0
 """How much the newest line is worth more than the oldest."""
 
-_WORDED: Final = frozenset({Section.STATEMENTS, Section.DECISIONS})
 _NAME_WEIGHT: Final = 12
 """Each name makes it less likely that a small model gets the line right."""
 
@@ -132,7 +131,7 @@ def _compose(fold: Fold, restater: Restater, room: int) -> tuple[str, Outline, i
 
 def _worded(chosen: list[Line], restater: Restater) -> dict[Line, Line]:
     """Ask the model for the longest statements among the chosen lines; return those that passed."""
-    asked = [line for line in chosen if line.section in _WORDED and _is_wordy(line.text)]
+    asked = [line for line in chosen if line.section is Section.STATEMENTS and _is_wordy(line.text)]
     asked.sort(key=lambda line: (-_filler(line.text), line.sequence, line.text))
     wordings: dict[Line, Line] = {}
     for line in asked:

@@ -25,6 +25,7 @@ UPDATE jobs
        SELECT j.row FROM jobs AS j
         WHERE j.state = 'pending' AND j.kind = :kind
           AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
+          AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
@@ -41,6 +42,7 @@ UPDATE jobs
        SELECT j.row FROM jobs AS j INDEXED BY jobs_by_session
         WHERE j.state = 'pending' AND j.kind = :kind AND j.session_id = :session_id
           AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
+          AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
@@ -85,7 +87,21 @@ SELECT s.lease_until FROM sessions AS s
 SELECT 1 FROM jobs AS j
  WHERE j.state = 'pending' AND j.kind = :kind AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
    AND (:session_id IS NULL OR j.session_id = :session_id)
+   AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
    AND NOT EXISTS (SELECT 1 FROM sessions AS s
                     WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                       AND owner_alive(s.lease_owner))
  LIMIT 1;
+
+-- name: orphan
+-- The claim of one attempt, if its owner is known dead.
+SELECT lease_token FROM jobs
+ WHERE id = :id AND state = 'running' AND failure_count = :failure_count AND NOT owner_alive(lease_owner);
+
+-- name: explain_death
+-- Somebody else counted this attempt first, without knowing more than that its owner died.
+UPDATE jobs SET last_error = :error
+ WHERE id = :id AND failure_count = :failure_count AND last_error = :unexplained;
+
+-- name: after_death
+SELECT kind, session_id, state, retry_after FROM jobs WHERE id = :id AND failure_count = :failure_count;

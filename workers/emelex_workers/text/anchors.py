@@ -19,10 +19,9 @@ from itertools import pairwise
 from typing import Final
 
 from emelex_core.events import EventKind
-from emelex_core.sessions.records import StoredEvent
 from emelex_workers.text import cues
 from emelex_workers.text.cues import Cue
-from emelex_workers.text.lines import PROSE, Shape, Span, spans
+from emelex_workers.text.lines import PROSE, Shape, Span
 from emelex_workers.text.tokens import TokenKind, tokens
 
 LINE_CHARACTERS_MIN: Final = 12
@@ -68,15 +67,14 @@ _ERROR_LINE: Final = re.compile(
 )
 
 
-def anchors(event: StoredEvent, *, is_last_word: bool = False) -> Iterator[Anchor]:
-    """Yield the anchors of a user's or an assistant's own words, in order.
+def anchors(own: tuple[Span, ...], *, speaker: EventKind, is_last_word: bool = False) -> Iterator[Anchor]:
+    """Yield the anchors of an event's spans, in order; only a user's and an assistant's words have any.
 
     `is_last_word` says that the event closes its turn: what an assistant says there sums up what it did.
     """
-    own = tuple(spans(event))
-    if event.kind is EventKind.USER:
+    if speaker is EventKind.USER:
         yield from _user_anchors(own)
-    elif event.kind is EventKind.ASSISTANT:
+    elif speaker is EventKind.ASSISTANT:
         yield from _assistant_anchors(own, is_last_word=is_last_word)
 
 
@@ -133,8 +131,8 @@ def _user_score(kind: AnchorKind, index: int, line: str) -> float:
 
 def _is_scrap(line: str) -> bool:
     """Whether a line inside a longer message is too little to be wanted: a label, a greeting, an aside in brackets."""
-    few = len(line.split()) < 3 and not cues.has_many_letters(line) and not any(tokens(line))
-    return few or (line[0] == "(" and line[-1] == ")")
+    said = cues.has(line, Cue.QUESTION) or cues.has_many_letters(line) or any(tokens(line))
+    return (len(line.split()) < 3 and not said) or (line[0] == "(" and line[-1] == ")")
 
 
 def _assistant_anchors(own: tuple[Span, ...], *, is_last_word: bool) -> Iterator[Anchor]:

@@ -86,7 +86,7 @@ _PREFERENCE: Final = re.compile(
     re.I,
 )
 _PERSON: Final = re.compile(
-    r"\b(?:my name is|i am the|i['’]m the|call me|(?:is|are) (?:our|the|my) (?:maintainer|owner|lead|manager"
+    r"\b(?:my name is|i am the|i['’]m the|call me|(?:is|are) (?:our|the|my) (?:\w+ )?(?:maintainer|owner|lead|manager"
     r"|contact|reviewer|customer|admin|boss|architect|designer|on-?call)\w*|is responsible for"
     r"|(?:maintained|owned) by|works (?:at|for)|mein name ist|ich heiße|ist (?:unser|der|die) \w*(?:leiter|chef"
     r"|ansprechpartner|kunde)\w*|je m['’]appelle|mi nombre es|me llamo|mijn naam is)\b|我叫|私は.{1,20}です",
@@ -238,7 +238,8 @@ def _user_category(span: Span) -> Category | None:
     if cues.has(line, Cue.MOMENT) and not lasting:
         return None
     if lasting and not _TASK.match(line):
-        return Category.RULE if len(keys.frame(line)) >= RULE_WORDS_MIN or _is_named(line) else None
+        lasts = len(keys.frame(line)) >= RULE_WORDS_MIN or _is_named(line) or cues.has_many_letters(line)
+        return Category.RULE if lasts else None
     if _PERSON.search(line):
         return Category.PERSON
     if _TASK.match(line) and not _COMMAND.search(line):

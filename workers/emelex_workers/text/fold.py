@@ -18,9 +18,11 @@ from typing import Final
 from emelex_core.engine.ports import ChatEngine
 from emelex_core.events import EVIDENCE_KINDS, EventKind, ToolCallPart
 from emelex_core.sessions.records import StoredEvent
-from emelex_workers.text import lines, outline, secrets, tokens
+from emelex_workers.text import cues, lines, outline, secrets, tokens
 from emelex_workers.text.actions import ActionLog
 from emelex_workers.text.anchors import Anchor, AnchorKind, anchors
+from emelex_workers.text.cues import Cue
+from emelex_workers.text.foreign import ForeignWords
 from emelex_workers.text.outline import Line, Outline, Section
 from emelex_workers.text.windows import Window
 
@@ -55,6 +57,7 @@ class Fold:
     tokens: int = 0
     found: list[Line] = field(default_factory=list[Line])
     log: ActionLog = field(default_factory=ActionLog)
+    foreign: ForeignWords = field(default_factory=ForeignWords)
     names: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     skipped: Counter[str] = field(default_factory=Counter[str])
     dropped: int = 0
@@ -88,19 +91,36 @@ class Fold:
 
     def _event(self, event: StoredEvent, *, is_last_word: bool) -> None:
         self.log.add(event)
+        self.foreign.add(event)
         if event.kind is EventKind.USER and event.text.strip():
             self.last_user_sequence = event.sequence
-        if event.kind is EventKind.ERROR and event.text.strip():
-            first = lines.cut(secrets.mask(lines.plain(event.text[:2_048])), LINE_CHARACTERS_MAX)
-            self.found.append(Line(section=Section.ERRORS, sequence=event.sequence, text=first, score=25.0))
+        if event.kind is EventKind.ERROR:
+            self._error(event)
         if event.kind not in EVIDENCE_KINDS:
             self.skipped[event.kind.value] += 1
             return
-        for anchor in anchors(event, is_last_word=is_last_word):
-            self.found.append(_line(anchor))
-        for span in lines.spans(event):
-            if span.shape in lines.PROSE:
+        own = tuple(lines.spans(event))
+        for anchor in anchors(own, speaker=event.kind, is_last_word=is_last_word):
+            if not self._is_foreign(anchor):
+                self.found.append(_line(anchor))
+        for span in own:
+            if span.shape in lines.PROSE and not self._repeats_an_order(span.speaker, span.safe):
                 self._remember_names(span.safe, event.sequence)
+
+    def _is_foreign(self, anchor: Anchor) -> bool:
+        """Whether an assistant only repeats somebody's rule, decision or order: it would read as this Session's."""
+        if anchor.speaker is EventKind.ASSISTANT and anchor.kind is not AnchorKind.STATEMENT:
+            return self.foreign.holds(anchor.text)
+        return self._repeats_an_order(anchor.speaker, anchor.text)
+
+    def _repeats_an_order(self, speaker: EventKind, text: str) -> bool:
+        return speaker is EventKind.ASSISTANT and cues.has(text, Cue.INSTRUCTION) and self.foreign.holds(text)
+
+    def _error(self, event: StoredEvent) -> None:
+        """Take in a failure that the Session recorded of itself; it may hold foreign words, so orders stay out."""
+        stated = lines.cut(secrets.mask(lines.plain(event.text[:2_048])), LINE_CHARACTERS_MAX)
+        if stated and not cues.has(stated, Cue.INSTRUCTION):
+            self.found.append(Line(section=Section.ERRORS, sequence=event.sequence, text=stated, score=25.0))
 
     def _remember_names(self, text: str, sequence: int) -> None:
         for token in filter(tokens.is_telling, tokens.tokens(text)):

@@ -28,7 +28,6 @@ LENGTH_FACTOR_MAX: Final = 1.0
 KEPT_WORDS_MIN: Final = 0.6
 """Share of the line's content words that must stand in the wording: filler goes, statements stay."""
 
-_STEM_CHARACTERS: Final = 5
 _WORDS_OF_FORCE: Final = """
 must always only require requires required should exactly least most until unless except before after if when once
 because instead may might can could would will likely probably possibly seem seems appear appears looks almost
@@ -151,9 +150,12 @@ def _unfaithful(text: str, line: str) -> Refusal | None:
 
 
 def _is_off_topic(text: str, line: str) -> bool:
-    """Whether the wording is anything but the line with words left out: small models swap who does what."""
-    source = [_stem(word) for word in keys.content_words(line)]
-    wording = [_stem(word) for word in keys.content_words(text)]
+    """Whether the wording is anything but the line with words left out.
+
+    Small models swap who does what, and turn a report into an order (`Created` into `Create`): words are compared whole
+    and in order.
+    """
+    source, wording = keys.content_words(line), keys.content_words(text)
     remaining = iter(source)
     in_order = all(word in remaining for word in wording)
     return not in_order or len(wording) < KEPT_WORDS_MIN * len(source)
@@ -183,7 +185,3 @@ def _cleaned(text: str) -> str:
     if len(text) > 2 and text[0] == text[-1] and text[0] in "\"'`" and text.count(text[0]) == 2:
         text = text[1:-1].strip()
     return text.removeprefix("- ").strip()
-
-
-def _stem(word: str) -> str:
-    return word[:_STEM_CHARACTERS]

@@ -21,7 +21,7 @@ from typing import Any, Final
 from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
 from emelex_workers.text import grammar, guard
-from emelex_workers.text.guard import PROTOCOL, Refusal
+from emelex_workers.text.guard import PROTOCOL, Refusal, Verdict
 
 PROMPT_VERSION: Final = "restate-2"
 CALLS_MAX: Final = 16
@@ -109,11 +109,9 @@ class Restater:
             raise Cancelled("cancelled while lines were worded")
         if not self.can_ask or len(line) > LINE_CHARACTERS_MAX or "[control token]" in line:
             return Wording(text=line, by_model=False)
-        verdict = guard.check(self._ask(line, self.settings.freedom), line, instruction=INSTRUCTION)
-        if verdict.refusal in PROTOCOL and self.can_ask:
-            self._count(verdict.refusal)
-            verdict = guard.check(self._ask(line, Freedom.LEAVE_OUT), line, instruction=INSTRUCTION)
-        self._count(verdict.refusal)
+        verdict = self._judged(line, self.settings.freedom)
+        if verdict.refusal in PROTOCOL and self.settings.freedom is Freedom.REWORD and self.can_ask:
+            verdict = self._judged(line, Freedom.LEAVE_OUT)
         if verdict.refusal:
             return Wording(text=line, by_model=False)
         self.accepted += 1
@@ -151,6 +149,11 @@ class Restater:
             "worded_by_model": self.accepted,
             "rejected": dict(sorted(self.refusals.items())),
         }
+
+    def _judged(self, line: str, freedom: Freedom) -> Verdict:
+        verdict = guard.check(self._ask(line, freedom), line, instruction=INSTRUCTION)
+        self._count(verdict.refusal)
+        return verdict
 
     def _count(self, refusal: Refusal | None) -> None:
         if refusal in PROTOCOL:

@@ -106,7 +106,7 @@ _ASSIGNMENT: Final = re.compile(
     re.I,
 )
 _SPOKEN: Final = re.compile(
-    rf"(?<!\w)(?:{_NAMES_OF_PASSWORDS}|{_NAMES_OF_TOKENS}|pin)(?!\w)[^.\r\n:=]{{0,48}}?(?:\s(?:is|was|ist|lautet|es|est"
+    rf"(?<![A-Za-z0-9_])(?:{_NAMES_OF_PASSWORDS}|{_NAMES_OF_TOKENS}|pin)(?![A-Za-z0-9_])[^.\r\n:=]{{0,48}}?(?:\s(?:is|was|ist|lautet|es|est"
     rf"|são|é|är|to|auf)\s|[は是为])\s?(?:now\s|jetzt\s)?"
     r"(?P<value>\"[^\"\n]{3,200}\"|'[^'\n]{3,200}'|`[^`\n]{3,200}`|[^\s\"'`，。、]{4,200})",
     re.I,

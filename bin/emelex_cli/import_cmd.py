@@ -1,0 +1,184 @@
+"""`emelex import`: transcripts of other agents become Sessions (contract, "JSON of the main job").
+
+The module owns these invariants:
+
+- A Home is made only when there is something to put into it: what is named is looked at first.
+- One file's failure is told and leaves the others alone; the exit code says that there was one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from emelex_cli.call import Call, has_database
+from emelex_cli.output import ReaderGone, one_line, path_text
+from emelex_cli.shapes import short
+from emelex_core.errors import Cancelled, EmelexError, Storage, UsageError
+
+if TYPE_CHECKING:
+    from emelex_cli.progress import Bar
+    from emelex_core.engine.ports import CancelToken
+    from emelex_core.imports.importer import ImportedSession, ImportTotals
+    from emelex_core.store import MemoryStore
+
+NAMES_SHOWN: Final = 8
+PLANNED: Final = ("gemini", "openai-chat", "chatgpt", "openai-agents", "langgraph")
+"""Formats of the contract that this release does not read."""
+
+
+def import_(
+    call: Call,
+    *,
+    format: str,  # noqa: A002 - the contract's own word
+    paths: Sequence[str],
+    dry_run: bool = False,
+    no_distill: bool = False,
+) -> int:
+    """Import transcripts; return 0, or the code of what failed."""
+    from emelex_cli.progress import bar
+    from emelex_cli.signals import stopping
+    from emelex_core.imports.discover import discover
+    from emelex_core.imports.importer import import_transcripts
+
+    require_format(format)
+    places = [_place(call, path) for path in paths]
+    config = call.config
+    if not has_database(call.home):
+        discover(places, format=format)
+    with _store(call, dry_run=dry_run) as store, stopping() as stop, bar() as shown:
+        told = _Told(call, shown, stop.token)
+        try:
+            totals = import_transcripts(
+                store,
+                places,
+                format=format,
+                workspace=call.given_directory,
+                dry_run=dry_run,
+                distill=config.distillation.enabled and not no_distill,
+                listen=told.session,
+                problem=told.problem,
+                progress=told.progress,
+                stop=stop.token,
+            )
+        except Cancelled:
+            told.raise_unwritten()
+            if stop.exit_code is None:
+                raise
+            call.out.note("stopped; what was stored stays, and importing again goes on from there")
+            return stop.exit_code
+    told.raise_unwritten()
+    _tell(call, totals, dry_run=dry_run)
+    if not told.problems:
+        return 0
+    return told.problems[0].exit_code if not totals.sessions else EmelexError.exit_code
+
+
+def require_format(format: str) -> None:  # noqa: A002 - the contract's own word
+    """Raise UsageError, naming what there is, unless the format can be read."""
+    from emelex_core.imports.discover import AUTO
+    from emelex_core.imports.records import FORMATS
+
+    known = (AUTO, *FORMATS)
+    if format in known:
+        return
+    if format in PLANNED:
+        raise UsageError(f"the format {format} is not in this release", hint=f"this release reads {', '.join(known)}")
+    close = difflib.get_close_matches(format, known, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    raise UsageError(f"unknown format {format[:80]!r}", hint=f"{meant}This release reads {', '.join(known)}")
+
+
+class _Told:
+    """The listener of one import. A line that cannot be written stops it and is raised when it has ended."""
+
+    def __init__(self, call: Call, shown: Bar, stop: CancelToken) -> None:
+        self.problems: list[EmelexError] = []
+        self._call = call
+        self._shown = shown
+        self._stop = stop
+        self._unwritten: ReaderGone | Storage | None = None
+
+    def session(self, found: ImportedSession) -> None:
+        """Tell one Session."""
+        if self._unwritten is not None:
+            return
+        self._shown.pause()
+        try:
+            if self._call.out.json:
+                self._call.out.record(_record(found), now=True)
+            else:
+                self._call.out.line(_sentence(found))
+        except (ReaderGone, Storage) as error:
+            self._unwritten = error
+            self._stop.cancel()
+
+    def problem(self, path: Path, error: EmelexError) -> None:
+        """Tell a file that failed."""
+        self._shown.pause()
+        self.problems.append(error)
+        if path_text(path) not in error.message:
+            error.message = f"{path_text(path)}: {error.message}"
+        self._call.out.error(error)
+
+    def progress(self, path: Path, done: int, size: int) -> None:
+        """Tell how far a file is read. `done` counts unpacked bytes, which may be more than a packed file has."""
+        self._shown.update(path.name, done=min(done, size), total=size or None)
+
+    def raise_unwritten(self) -> None:
+        """Raise what could not be written."""
+        if self._unwritten is not None:
+            raise self._unwritten
+
+
+def _store(call: Call, *, dry_run: bool) -> AbstractContextManager[MemoryStore | None]:
+    if not dry_run:
+        return call.writing(create=True)
+    return call.must_read() if has_database(call.home) else nullcontext()
+
+
+def _place(call: Call, path: str) -> Path:
+    if not path or "\0" in path:
+        raise UsageError(f"{path!r} cannot name a file or folder")
+    return call.place(path)
+
+
+def _record(found: ImportedSession) -> dict[str, object]:
+    record = {"type": "import_session", **asdict(found), "path": path_text(found.path)}
+    # A dry run stores nothing, so that there is no id to tell.
+    return {**record, "id": found.id or None}
+
+
+def _sentence(found: ImportedSession) -> str:
+    what = "already here" if found.already else f"{found.turns} turns, {found.events} events"
+    odd = f"; odd: {_counts(found.defects)}" if found.defects else ""
+    return f"{found.id[:8] or 'dry run '}  {one_line(found.source)}  {what}  {short(found.title, 80)}{odd}"
+
+
+def _tell(call: Call, totals: ImportTotals, *, dry_run: bool) -> None:
+    if call.out.json:
+        call.out.record({"type": "import_complete", "dry_run": dry_run, **asdict(totals)}, now=True)
+        return
+    would = "would import: " if dry_run else ""
+    call.out.line(
+        f"{would}{totals.files} files, {totals.sessions} Sessions ({totals.new_sessions} new, {totals.already} already "
+        f"here), {totals.turns} turns, {totals.events} events, {totals.assets} assets; {totals.failed_files} failed"
+    )
+    if totals.skipped:
+        call.out.line(f"skipped, as known noise: {_counts(totals.skipped)}")
+    if totals.defects:
+        call.out.line(f"odd: {_counts(totals.defects)}")
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    """The most frequent names with their counts; JSON has all of them."""
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    told = [f"{one_line(name)} {count}" for name, count in ranked[:NAMES_SHOWN]]
+    rest = ranked[NAMES_SHOWN:]
+    if rest:
+        told.append(f"{sum(count for _, count in rest)} of {len(rest)} other kinds")
+    return ", ".join(told)

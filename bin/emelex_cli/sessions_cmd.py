@@ -1,0 +1,100 @@
+"""`emelex memory sessions list` and `show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from emelex_cli import shapes, transcript
+from emelex_cli.call import Call
+from emelex_cli.cursors import cursor as write_cursor
+from emelex_cli.cursors import session_cursor
+from emelex_cli.documents import Document
+from emelex_core import ids
+
+if TYPE_CHECKING:
+    from emelex_core.sessions.records import Session, StoredEvent
+    from emelex_core.store import MemoryStore
+
+_LIMIT = 50
+
+
+def list_sessions(call: Call, *, everywhere: bool = False, limit: int = _LIMIT, cursor: str | None = None) -> int:
+    """Print one page of Sessions, the most recently active first."""
+    before = session_cursor(cursor)
+    found: list[Session] = []
+    with call.reading() as store:
+        if store is not None:
+            workspace = None if everywhere else call.directory
+            found = store.list_sessions(workspace, limit=limit, before=before)
+    if call.out.json:
+        for session in found:
+            call.out.record({**shapes.session(session), "cursor": write_cursor(session.updated_at, session.id)})
+        return 0
+    if not found:
+        call.out.note("no Sessions" if everywhere else "no Sessions of this workspace; --all lists every workspace's")
+        return 0
+    width = _id_width(found)
+    rows = [_row(session, width, everywhere) for session in found]
+    place = ("workspace",) if everywhere else ()
+    call.out.table(rows, heading=("id", "active", "events", "source", *place, "title"))
+    if len(found) == limit:
+        call.out.note(f"more: --cursor {write_cursor(found[-1].updated_at, found[-1].id)}")
+    return 0
+
+
+def show(call: Call, *, session: str, everywhere: bool = False, raw: bool = False) -> int:
+    """Print one Session as a transcript, or as one JSON document."""
+    with call.must_read() as store:
+        found = call.session(store, session, everywhere=everywhere)
+        summary = None if raw else _summary(store, found)
+        events = _events(store, found, raw=raw)
+        if call.out.json:
+            _document(call, found, summary, events)
+            return 0
+        transcript.heading(call.out, found)
+        if summary is not None:
+            transcript.event(call.out, summary, in_full=True)
+        for event in events:
+            transcript.event(call.out, event, in_full=raw)
+    return 0
+
+
+def _document(call: Call, found: Session, summary: StoredEvent | None, events: Iterator[StoredEvent]) -> None:
+    with Document(call.out.write) as document:
+        document.value("session", shapes.session(found))
+        document.value("summary", None if summary is None else shapes.event(summary))
+        document.items("events", map(shapes.event, events))
+
+
+def _summary(store: MemoryStore, found: Session) -> StoredEvent | None:
+    if not found.summary_sequence:
+        return None
+    return store.read_events(found.id, after=found.summary_sequence - 1, limit=1)[0]
+
+
+def _events(store: MemoryStore, found: Session, *, raw: bool) -> Iterator[StoredEvent]:
+    """All events, or those that a reader behind the Summary sees; every one is proven on the way."""
+    for event in store.iterate_events(found):
+        if raw or (event.sequence > found.covered_sequence and event.sequence != found.summary_sequence):
+            yield event
+
+
+def _row(session: Session, width: int, everywhere: bool) -> tuple[str, ...]:
+    place = (shapes.short(session.workspace_path, 40),) if everywhere else ()
+    return (
+        session.id[:width],
+        shapes.moment(session.updated_at),
+        str(session.last_sequence),
+        shapes.short(session.source, 20),
+        *place,
+        shapes.short(session.title, 80),
+    )
+
+
+def _id_width(found: list[Session]) -> int:
+    """The shortest prefix, from 8 characters on, that tells these Sessions apart."""
+    width = ids.PREFIX_CHARACTERS_MIN
+    while width < 36 and len({session.id[:width] for session in found}) < len(found):
+        width += 1
+    return width

@@ -1,0 +1,203 @@
+"""`emelex memory work`: a one-shot drain, told line by line (contract, "JSON of the main job").
+
+The module owns these invariants:
+
+- A reader that goes away, and a full disk below stdout, stop the drain like Ctrl-C does: the job is released uncounted.
+- The exit code tells what happened in this run: a signal, else 8 when a job became terminal, else 0.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from emelex_cli import durations, shapes
+from emelex_cli.call import Call, has_database
+from emelex_cli.jobs_cmd import choice
+from emelex_cli.output import ReaderGone, one_line, path_text
+from emelex_core.clock import iso
+from emelex_core.errors import Cancelled, Storage
+
+if TYPE_CHECKING:
+    from emelex_workers.planning import PolicyOverrides
+    from emelex_workers.progress import DrainReport, JobEnded, WorkEvent
+
+    from emelex_cli.progress import Bar
+    from emelex_core.config import Config
+    from emelex_core.engine.ports import CancelToken
+
+TERMINAL: Final = 8
+"""The exit code of a run in which at least one job became terminal."""
+
+
+def work(
+    call: Call,
+    *,
+    max_jobs: int | None = None,
+    max_time: str | None = None,
+    kind: str | None = None,
+    session: str | None = None,
+    model: str | None = None,
+    no_chunking: bool = False,
+) -> int:
+    """Drain the queue; return the exit code of what happened."""
+    from emelex_workers.drain import DrainOptions, drain
+    from emelex_workers.progress import DrainReport
+
+    from emelex_core.jobs.records import JobKind
+
+    wanted = choice(JobKind, kind, "--kind")
+    limit = None if max_time is None else durations.seconds(max_time, option="--max-time")
+    config = call.config
+    if not has_database(call.home):
+        call.out.note(f"nothing is stored yet in {path_text(call.home.root)}")
+        _tell(call, DrainReport(**dict.fromkeys(DrainReport.__slots__, 0)))
+        return 0
+    from emelex_workers.engines import configured_engines
+
+    from emelex_cli.progress import bar
+    from emelex_cli.signals import stopping
+
+    _be_nice(config.worker.nice)
+    with call.writing() as store, stopping() as stop, bar() as shown:
+        options = DrainOptions(
+            max_jobs=max_jobs,
+            max_seconds=limit,
+            kind=wanted,
+            session_id=None if session is None else store.get_session(session.lower()).id,
+            chunking=config.worker.chunking and not no_chunking,
+            policy=policy(config),
+        )
+        engines = configured_engines(config, call.home, model=model, threads=None)
+        told = _Told(call, shown, stop.token)
+        try:
+            report = drain(store, options, engines=engines, listen=told.hear, stop=stop.token)
+        except Cancelled:
+            if stop.exit_code is None:
+                raise
+            return stop.exit_code
+    told.finish(report)
+    if stop.exit_code is not None:
+        return stop.exit_code
+    return TERMINAL if report.failed_jobs else 0
+
+
+def policy(config: Config) -> PolicyOverrides:
+    """What a configuration says of compaction, as the planner takes it."""
+    from emelex_workers.planning import PolicyOverrides
+
+    return PolicyOverrides(
+        context_tokens=config.compaction.context_tokens,
+        trigger_percent=config.compaction.trigger_percent,
+        target_percent=config.compaction.target_percent,
+        keep_turns=config.compaction.keep_turns,
+    )
+
+
+class _Told:
+    """The listener of one drain. A line that cannot be written stops the drain and is raised when it has ended."""
+
+    def __init__(self, call: Call, shown: Bar, stop: CancelToken) -> None:
+        self._call = call
+        self._shown = shown
+        self._stop = stop
+        self._ended = 0
+        self._unwritten: ReaderGone | Storage | None = None
+
+    def hear(self, event: WorkEvent) -> None:
+        """Tell one event. Never raises, so that no lease is left unsettled for the sake of a line."""
+        if self._unwritten is not None:
+            return
+        try:
+            self._hear(event)
+        except (ReaderGone, Storage) as error:
+            self._unwritten = error
+            self._stop.cancel()
+
+    def finish(self, report: DrainReport) -> None:
+        """Tell the counts. Raises: what could not be written before."""
+        if self._unwritten is not None:
+            raise self._unwritten
+        _tell(self._call, report)
+
+    def _hear(self, event: WorkEvent) -> None:
+        from emelex_workers.progress import JobEnded, JobStarted, ModelLoading, PlanningNote
+
+        match event:
+            case JobStarted():
+                self._line({"type": "job_started", **asdict(event)}, None)
+                self._bar(f"{event.kind} of Session {event.session[:8]}", None)
+            case JobEnded():
+                self._ended += 1
+                self._line(ended(event), _sentence(event))
+            case ModelLoading():
+                self._bar(f"loading {event.reference}", None)
+            case PlanningNote() if event.planned or not event.tokens:
+                self._shown.pause()
+                self._call.out.note(f"Session {event.session[:8]}: {event.reason}")
+            case PlanningNote():
+                self._bar("measuring Sessions", None)
+            case _:
+                self._bar(f"job {event.job[:8]}", event.total, event.done)
+
+    def _line(self, record: dict[str, Any], sentence: str | None) -> None:
+        out = self._call.out
+        if out.json:
+            self._shown.pause()
+            out.record(record, now=True)
+        elif sentence is not None:
+            self._shown.pause()
+            out.line(sentence)
+            out.flush()
+
+    def _bar(self, text: str, total: float | None, done: float = 0) -> None:
+        self._shown.update(f"{text} ({self._ended} done)", done=done, total=total)
+
+
+def ended(event: JobEnded) -> dict[str, Any]:
+    """The JSON line of an attempt's end: `job_completed`, `job_retry`, `job_failed` or `job_released`."""
+    record: dict[str, Any] = {
+        "type": f"job_{event.outcome}",
+        "job": event.job,
+        "kind": event.kind,
+        "session": event.session,
+        "attempt": event.attempt,
+        "seconds": round(event.seconds, 3),
+        "engine_seconds": round(event.engine_seconds, 3),
+        "prompt_tokens": event.prompt_tokens,
+        "output_tokens": event.output_tokens,
+    }
+    if event.outcome == "completed":
+        record["knowledge_candidates"] = event.knowledge_candidates
+    if event.outcome in ("retry", "failed"):
+        record |= {"error": event.error, "retry_at": iso(event.retry_at)}
+    return record
+
+
+def _sentence(event: JobEnded) -> str:
+    told = (
+        f"{event.kind} {event.job[:8]} of Session {event.session[:8]}: {event.outcome} in {event.seconds:.1f} s, "
+        f"{event.prompt_tokens} tokens in, {event.output_tokens} out"
+    )
+    if event.outcome == "retry":
+        return f"{told}; again at {shapes.moment(event.retry_at)}: {one_line(event.error or '')}"
+    return told if event.error is None else f"{told}: {one_line(event.error)}"
+
+
+def _tell(call: Call, report: DrainReport) -> None:
+    if call.out.json:
+        call.out.record({"type": "memory_worker_complete", **asdict(report)}, now=True)
+        return
+    call.out.line(
+        f"{report.compactions} compactions, {report.distillations} distillations, "
+        f"{report.knowledge_candidates} Knowledge candidates; {report.retries_scheduled} to retry, "
+        f"{report.failed_jobs} failed, {report.released_jobs} released, {report.remaining_jobs} remaining"
+    )
+
+
+def _be_nice(nice: int) -> None:
+    """Come down to a niceness; a process that was started with more keeps it."""
+    now = os.nice(0)
+    if nice > now:
+        os.nice(nice - now)

@@ -1,0 +1,50 @@
+"""One store with a clock that stands, one workspace, and a Session with history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stores import ManualClock
+
+from emelex_core import Event, MemoryStore, Session
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
+    with MemoryStore.open(home, create=True, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def path(store: MemoryStore) -> Path:
+    """The database file of the store."""
+    return store.database.path
+
+
+@pytest.fixture
+def session(store: MemoryStore, workspace: Path) -> Session:
+    """A Session with two turns of two events each, claimed by nobody."""
+    made = store.start_session(workspace, title="history")
+    with store.claim_session(made.id, workspace) as lease:
+        lease.append_turn([Event.user("one"), Event.assistant("two")])
+        lease.append_turn([Event.user("three"), Event.assistant("four")])
+    return store.get_session(made.id)

@@ -1,0 +1,2 @@
+# Types of the part of huey 3.5 that the pool is built on; huey carries none.
+from huey.api import Huey as Huey

@@ -1,0 +1,93 @@
+"""The pool's scheduler: huey's Scheduler process, which keeps the books of the dead.
+
+It counts the claims that nobody holds any more several times a second, so that a killed worker's job is back within one,
+and it writes down what the parent knows of a death: the parent itself holds no connection, since it forks.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from datetime import datetime
+from multiprocessing.connection import wait
+from typing import Final
+
+from huey import Huey
+from huey.consumer import Scheduler
+
+from emelex_core.clock import Clock
+from emelex_core.db.database import Database
+from emelex_core.errors import StorageBusy
+from emelex_queue import claims, deaths
+from emelex_workers.pool_child import Child, Lines
+from emelex_workers.pool_events import Death, LostCounted
+from emelex_workers.progress import JobEnded
+from emelex_workers.slate import Phase
+
+_LOOK_SECONDS: Final = 0.25
+"""Between two looks for lost claims; a look is one read."""
+
+
+class PoolScheduler(Scheduler):
+    """The scheduler of a pool. Everything but its making happens in the child."""
+
+    def __init__(self, huey: Huey, child: Child, lines: Lines) -> None:
+        super().__init__(huey, child.tether.stop_latch, 1, False)
+        self.child = child
+        self._lines = lines
+        self._opened = ExitStack()
+        self._look_at = 0.0
+        self._reported: list[Death] = []
+
+    def initialize(self) -> None:
+        """Open the store."""
+        self._store = self._opened.enter_context(self.child.open_store())
+        self.child.slate.enter(Phase.WAITING)
+
+    def loop(self, now: datetime | None = None) -> None:
+        """Count what was reported, and look for lost claims when it is time. Raises: Storage, Corrupt."""
+        wait([self._lines.deaths, self._lines.stop], max(0.0, self._look_at - time.monotonic()))
+        try:
+            self._reported += self._lines.deaths.receive_deaths()
+            while self._reported:
+                self._count(self._reported[0])
+                del self._reported[0]
+            if time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + _LOOK_SECONDS
+                lost = claims.recover_lost(self._store.database, clock=self._store.clock)
+                if lost:
+                    self.child.say(LostCounted(jobs=lost))
+        except StorageBusy:
+            # Others commit; what was reported is kept, and the next round tries again.
+            return
+
+    def shutdown(self) -> None:
+        """Close the store."""
+        self._opened.close()
+
+    def _count(self, death: Death) -> None:
+        ended = count(self._store.database, death, clock=self._store.clock)
+        if ended is not None:
+            self.child.say(ended)
+
+
+def count(database: Database, death: Death, *, clock: Clock) -> JobEnded | None:
+    """Count a death and say how it left the job; None when the job had been settled before. Raises: Storage."""
+    counted = deaths.count_death(
+        database, job_id=death.job, attempt=death.attempt, diagnostic=death.diagnostic, clock=clock
+    )
+    if counted is None:
+        return None
+    return JobEnded(
+        outcome="failed" if counted.state == "failed" else "retry",
+        job=death.job,
+        kind=counted.kind.value,
+        session=counted.session_id,
+        attempt=death.attempt,
+        seconds=death.seconds,
+        engine_seconds=0.0,
+        prompt_tokens=0,
+        output_tokens=0,
+        error=death.diagnostic,
+        retry_at=counted.retry_at,
+    )

@@ -1,0 +1,38 @@
+"""Recycling: a worker whose memory has grown is replaced between two jobs (issue 7, item 1).
+
+What counts is private memory. Pages of a mapped model are shared by all workers and come and go with the page cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import psutil
+
+from emelex_core import limits
+
+GROWTH_BYTES_MAX: Final = 512 * limits.MIB
+"""Several times what caches and fragmentation take after the first job; a leak reaches it, work does not."""
+
+
+def private_bytes() -> int:
+    """Resident memory of this process that it shares with nobody, in bytes; all of it where the system cannot tell."""
+    memory = psutil.Process().memory_info()
+    return int(memory.rss) - int(getattr(memory, "shared", 0))
+
+
+class MemoryGuard:
+    """Compares a process with itself after its first job, when the model is loaded and its cache is in use."""
+
+    def __init__(self, growth_bytes_max: int, *, read: Callable[[], int] = private_bytes) -> None:
+        self._growth_bytes_max = growth_bytes_max
+        self._read = read
+        self._base: int | None = None
+
+    def outgrown(self) -> bool:
+        """Ask after each job: whether the process has grown past the bound since its first one."""
+        now = self._read()
+        if self._base is None:
+            self._base = now
+        return now - self._base > self._growth_bytes_max
