@@ -15,6 +15,8 @@
     ├── NeedsAcceptance         unknown effects must be accepted explicitly                           exit 5
     ├── Refused                 owner, mode, symlink, file system or schema is not to be trusted      exit 6
     │   ├── WorkspaceMismatch
+    │   ├── MissingModelIdentity   a Session that no model was bound to cannot be resumed with one
+    │   ├── SessionModelMismatch   the model is not the one that the Session is bound to
     │   └── NewerSchema
     ├── Corrupt                 stored state contradicts itself                                       exit 7
     ├── Storage                 the disk or file system failed                                        exit 75
@@ -28,6 +30,7 @@
         │   └── OutputRejected      the model's text did not pass its checks
         └── PermanentFailure    cannot succeed by trying again
             └── ModelUnusable       the model file or endpoint is missing, altered or unfit
+                └── ModelSnapshotInvalid   an installed model is gone, or is not what was installed
 
 Facts are attributes, never only words in a message; `EXIT_CODES` maps the tree to the contract's exit codes.
 """
@@ -126,6 +129,14 @@ class WorkspaceMismatch(Refused):
     """The directory is not the one that the Session is bound to."""
 
 
+class MissingModelIdentity(Refused):
+    """The Session has history and no model is bound to it, so that none can be told to be the same."""
+
+
+class SessionModelMismatch(Refused):
+    """The model is not the one that the Session is bound to."""
+
+
 class NewerSchema(Refused):
     """The database was written by a newer release, or by Emelex 1.x."""
 
@@ -182,3 +193,7 @@ class PermanentFailure(JobFailure):
 
 class ModelUnusable(PermanentFailure):
     """The model file or endpoint is missing, altered or unfit for the work."""
+
+
+class ModelSnapshotInvalid(ModelUnusable):
+    """An installed model is gone, or is not what was installed: its record, its file or its target changed."""

@@ -1,8 +1,9 @@
 """Named fault points between durable steps (house habit 13).
 
 `reach(point)` does nothing in normal life. A crash test sets the environment variable EMELEX_FAULT to `point` or
-`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. The registry below is
-what the tests enumerate; reaching a point that is not registered is a programming error.
+`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. With EMELEX_FAULT_ACTION
+set to `stop` it stops itself instead (SIGSTOP) and goes on when the test lets it: that is how races are made to happen.
+The registry below is what the tests enumerate; reaching a point that is not registered is a programming error.
 """
 
 from __future__ import annotations
@@ -29,14 +30,26 @@ POINTS: Final = frozenset(
         "job.inferred",
         "job.settling",
         "job.settled",
+        "rebind.before_commit",
+        "backup.copied",
+        "restore.assets_copied",
+        "restore.database_copied",
         "import.batch_committed",
         "import.before_distillation",
+        "model.staged",
+        "model.copied",
+        "model.recorded",
+        "model.published",
+        "model.quarantined",
+        "bind.validated",
+        "bind.committed",
     }
 )
 
 _ARMED: Final = os.environ.get("EMELEX_FAULT", "")
 _point, _, _nth = _ARMED.partition(":")
 _remaining = int(_nth) if _nth.isdecimal() else 1
+_SIGNAL: Final = signal.SIGSTOP if os.environ.get("EMELEX_FAULT_ACTION") == "stop" else signal.SIGKILL
 
 
 def reach(point: str) -> None:
@@ -48,4 +61,4 @@ def reach(point: str) -> None:
         return
     _remaining -= 1
     if _remaining == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), _SIGNAL)

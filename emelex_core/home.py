@@ -5,21 +5,28 @@ The module owns these invariants:
 - Looking is not creating: `locate` touches nothing, `create` makes the directories with their final mode.
 - A Home is used through its real path, so that a linked Home works and a link below it does not.
 - Every directory on the way down from the Home is ours, a real directory, and not writable by group or others.
+- Lock files are private, never unlinked, and waited for within a bound; every failure of the file system names its path.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import pwd
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from emelex_core.errors import Invalid, Refused, Storage
+from emelex_core.errors import Invalid, Refused, Storage, StorageBusy, StorageFull, StorageReadOnly
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
+
+_LOCK_POLL_SECONDS: Final = 0.005
+_KINDS: Final = {errno.ENOSPC: StorageFull, errno.EDQUOT: StorageFull, errno.EROFS: StorageReadOnly}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,7 @@ def make_private_directory(directory: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise Storage(f"cannot create {directory}: {error.strerror}") from error
+        raise storage_error(error, f"cannot create {directory}") from error
     else:
         # mkdir's mode passes through the umask, which may take bits away but never adds one.
         directory.chmod(PRIVATE_DIRECTORY)
@@ -163,6 +170,60 @@ def check_private_file(path: Path, *, what: str) -> os.stat_result:
     return status
 
 
+def open_private(path: Path, *, what: str) -> int:
+    """Open a private never-unlinked file for reading and writing, making it with mode 0600 when it is missing.
+
+    Raises: Refused, naming it, for a link, a foreign owner or another mode; Storage when it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, PRIVATE_FILE)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Refused(f"{what} {path} is a symbolic link") from None
+        raise storage_error(error, f"cannot open {what} {path}") from error
+    try:
+        # What was opened is what the name stands for: both are looked at, so that no swap between them goes unseen.
+        if not os.path.samestat(check_private_file(path, what=what), os.fstat(descriptor)):
+            raise Refused(f"{what} {path} was replaced while it was opened")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def lock_within(descriptor: int, path: Path, *, seconds: float) -> None:
+    """Take a file's kernel lock, which no crash leaves behind, by asking again and again.
+
+    A blocking flock would wait for a stopped process for ever. Raises: StorageBusy after the bound, Refused where the
+    file system cannot lock.
+    """
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor, path):
+        if time.monotonic() >= deadline:
+            raise StorageBusy(f"another process has held {path} for {seconds:.1f} seconds")
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def try_lock(descriptor: int, path: Path) -> bool:
+    """Take a file's kernel lock if nobody has it; return whether it is held now. Raises: Refused as `lock_within`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise Refused(
+            f"the file system of {path} cannot lock files: {error.strerror}", hint="keep the Home on a local file system"
+        ) from error
+    return True
+
+
+def storage_error(error: OSError, what: str) -> Storage:
+    """The member of the tree that a failed system call stands for; `what` says what failed, and on which path."""
+    kind = _KINDS.get(error.errno or 0, Storage)
+    return kind(f"{what}: {error.strerror}", hint="free space, then try again" if kind is StorageFull else None)
+
+
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable. Raises: Storage."""
     try:
@@ -172,7 +233,7 @@ def sync_directory(directory: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise Storage(f"cannot sync {directory}: {error.strerror}") from error
+        raise storage_error(error, f"cannot sync {directory}") from error
 
 
 def _access_lists(directory: Path) -> list[str]:

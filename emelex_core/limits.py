@@ -90,6 +90,37 @@ PAGE_ASSETS_MAX: Final = 500
 SESSION_ASSETS_MAX: Final = 100_000
 """One listing of a Session's media."""
 
+# --- retention and maintenance ---------------------------------------------------------------------------------------
+DAY_MS: Final = 24 * 60 * 60 * 1000
+RETENTION_SESSION_MS: Final = 90 * DAY_MS
+RETENTION_KNOWLEDGE_MS: Final = 180 * DAY_MS
+RETENTION_TOMBSTONE_MS: Final = 30 * DAY_MS
+"""How long what was forgotten can be brought back."""
+RETENTION_JOB_MS: Final = 90 * DAY_MS
+"""The history of finished jobs that nothing rests on."""
+RETENTION_REMOVALS_MS: Final = 365 * DAY_MS
+"""The removal journal, and the slots that were run."""
+RETENTION_VERSIONS: Final = 8
+RETENTION_VERSIONS_MAX: Final = 1_000
+RETENTION_DAYS: Final = 30
+"""What the command line keeps Sessions and Knowledge for by default."""
+RETENTION_DAYS_MAX: Final = 3_650
+RETENTION_NOTICE_MS: Final = 7 * DAY_MS
+"""How long before its removal a Session is announced; using it once keeps it."""
+MAINTAIN_ROWS: Final = 1_000
+MAINTAIN_ROWS_MAX: Final = 10_000
+"""Rows that one phase of one maintenance run may remove."""
+MAINTAIN_BATCH_ROWS: Final = 100
+"""Rows that are removed under one write lock, so that others' waits stay short."""
+CLOCK_GAP_MS_MAX: Final = 3 * DAY_MS
+"""A step of the clock up to this long is taken for time that passed; a machine is off for a weekend."""
+CLOCK_BELIEF_MS: Final = 7 * DAY_MS
+"""How long the store must live on the far side of a longer step before that counts, too."""
+VACUUM_PAGES: Final = 500
+"""Pages that one step of an incremental vacuum gives back: 8 to 14 ms under the write lock."""
+VACUUM_BYTES_MAX: Final = 256 * MIB
+"""A larger database is vacuumed step by step: a whole VACUUM held as much memory as the database has bytes."""
+
 # --- import: foreign files are hostile until read --------------------------------------------------------------------
 IMPORT_LINE_BYTES_MAX: Final = 64 * MIB
 """One transcript line; images inside reached about 1 MB in real files."""
@@ -111,6 +142,9 @@ assert RENEW_EVERY_MS * 3 < LEASE_MS, "a lease must survive two missed renewals"
 assert BACKOFF_FIRST_MS <= BACKOFF_MAX_MS
 assert COMPACTION_TARGET_PERCENT < COMPACTION_TRIGGER_PERCENT
 assert 1 <= COMPACTION_KEEP_TURNS <= COMPACTION_KEEP_TURNS_MAX
+assert 1 <= MAINTAIN_BATCH_ROWS <= MAINTAIN_ROWS <= MAINTAIN_ROWS_MAX
+assert RETENTION_NOTICE_MS < RETENTION_DAYS * DAY_MS <= RETENTION_SESSION_MS
+assert CLOCK_GAP_MS_MAX < CLOCK_BELIEF_MS <= ASSET_GRACE_MS, "a leap of the clock must not use up a grace"
 assert EVENT_BYTES_MAX < IMPORT_LINE_BYTES_MAX < IMPORT_FILE_BYTES_MAX
 assert 2 * IMPORT_ARGUMENT_NODES_MAX < JSON_NODES_MAX
 assert JSON_DEPTH_MAX < IMPORT_NESTING_MAX

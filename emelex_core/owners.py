@@ -19,8 +19,8 @@ import weakref
 from pathlib import Path
 from typing import Final
 
-from emelex_core.db.lock import open_private
 from emelex_core.errors import EmelexError, Storage
+from emelex_core.home import open_private
 
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, pid."""

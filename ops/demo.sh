@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-transcript=${TRANSCRIPT:-ops/demo/claude-code.jsonl}
+transcript=$(realpath "${TRANSCRIPT:-ops/demo/claude-code.jsonl}")
 rm -rf .demo
 mkdir -p .demo/workspace
 

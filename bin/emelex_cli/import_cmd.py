@@ -50,7 +50,7 @@ def import_(
     config = call.config
     if not has_database(call.home):
         discover(places, format=format)
-    with _store(call, dry_run=dry_run) as store, stopping() as stop, bar() as shown:
+    with stopping() as stop, _store(call, dry_run=dry_run) as store, bar() as shown:
         told = _Told(call, shown, stop.token)
         try:
             totals = import_transcripts(

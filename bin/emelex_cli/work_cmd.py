@@ -60,7 +60,7 @@ def work(
     from emelex_cli.signals import stopping
 
     _be_nice(config.worker.nice)
-    with call.writing() as store, stopping() as stop, bar() as shown:
+    with stopping() as stop, call.writing() as store, bar() as shown:
         options = DrainOptions(
             max_jobs=max_jobs,
             max_seconds=limit,

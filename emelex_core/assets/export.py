@@ -24,15 +24,15 @@ def export(directory: Path, asset: AssetRecord, destination: Path) -> None:
     if not folder.is_dir():
         raise NotFound(f"there is no directory {folder}")
     if home.exists(destination):
-        raise _taken(destination)
+        raise taken(destination)
     with files.temporary(folder, prefix=f".{destination.name[:100]}.part-") as temporary:
-        files.copy(directory / asset.sha256, _Target(temporary), sha256=asset.sha256, size=asset.size)
+        files.copy(directory / asset.sha256, Target(temporary), sha256=asset.sha256, size=asset.size)
         files.sync(temporary)
-        _give_name(temporary.path, destination)
+        give_name(temporary.path, destination)
     home.sync_directory(folder)
 
 
-class _Target:
+class Target:
     """A temporary file as something to write to."""
 
     def __init__(self, temporary: files.Temporary) -> None:
@@ -43,11 +43,12 @@ class _Target:
         return len(data)
 
 
-def _give_name(temporary: Path, destination: Path) -> None:
+def give_name(temporary: Path, destination: Path) -> None:
+    """Let a finished file have its name, unless something has it: Invalid. Raises: Storage."""
     try:
         os.link(temporary, destination, follow_symlinks=False)
     except FileExistsError:
-        raise _taken(destination) from None
+        raise taken(destination) from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise files.storage(error, destination) from error
@@ -60,10 +61,11 @@ def _claim_name(temporary: Path, destination: Path) -> None:
         os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, home.PRIVATE_FILE))
         temporary.replace(destination)
     except FileExistsError:
-        raise _taken(destination) from None
+        raise taken(destination) from None
     except OSError as error:
         raise files.storage(error, destination) from error
 
 
-def _taken(destination: Path) -> Invalid:
+def taken(destination: Path) -> Invalid:
+    """The error of a name that is not free."""
     return Invalid(f"{destination} exists already; nothing was written", hint="choose another name, or move it away")

@@ -184,11 +184,14 @@ def _open(path: Path, *, size: int) -> Generator[io.FileIO]:
         if error.errno == errno.ELOOP:
             raise Corrupt(f"asset {path}: it is a symbolic link") from None
         raise Storage(f"cannot read asset {path}: {error.strerror}") from error
-    with open(descriptor, "rb", buffering=0) as file:
-        found = _fault(os.fstat(file.fileno()), size=size)
+    try:
+        found = _fault(os.fstat(descriptor), size=size)
         if found is not None:
             raise Corrupt(f"asset {path}: {found}")
-        yield file
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def _read_into(file: io.FileIO, view: memoryview, path: Path) -> int:

@@ -107,10 +107,12 @@ def _give_name(temporary: Temporary, final: Path, proven: os.stat_result | None,
 
 
 def _is(path: Path, known: os.stat_result) -> bool:
+    """Whether a name still stands for a file. Inode numbers are used again at once; instants tell the two apart."""
     try:
-        return os.path.samestat(os.lstat(path), known)
+        found = os.lstat(path)
     except OSError:
         return False
+    return os.path.samestat(found, known) and (found.st_mtime_ns, found.st_size) == (known.st_mtime_ns, known.st_size)
 
 
 def _catalog(transaction: Transaction, sha256: str, size: int, *, now: int) -> None:

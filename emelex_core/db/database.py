@@ -67,6 +67,16 @@ class Transaction:
         """Run a statement once a parameter set. Raises: Conflict when a row is not unique."""
         _storable(self._raw.executemany, statement, rows)
 
+    def copy_into(
+        self, target: apsw.Connection, *, pages_per_step: int, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """Copy the state that this transaction sees, page by page; `progress` is told pages done, and of how many."""
+        with target.backup("main", self._raw, "main") as backup:
+            while not backup.done:
+                backup.step(pages_per_step)
+                if progress is not None:
+                    progress(backup.page_count - backup.remaining, backup.page_count)
+
 
 class Database:
     """One open database file. Use `read()` and `write()`; there is no other way to it."""
@@ -133,10 +143,36 @@ class Database:
             self._lock.release()
 
     def pragma(self, name: str) -> Value:
-        """Read one pragma, for status and tests."""
+        """Read one pragma, for status, waking up and tests. Raises: Storage, StorageBusy."""
         with self._exclusive():
-            value: Value = self._connection.raw.pragma(name)
+            connection = self._trusted_connection()
+            connection.wait_at_most(limits.BUSY_WAIT_MS)
+            try:
+                value: Value = connection.raw.pragma(name)
+            except apsw.ConnectionClosedError:
+                raise Storage(f"{self.path} is closed") from None
+            except apsw.Error as error:
+                self._suspect = self._suspect or isinstance(error, apsw.IOError)
+                raise translate(error, self.path) from error
             return value
+
+    def upkeep(self, statement: str, *, wait_ms: int = limits.BUSY_WAIT_MS) -> list[Row]:
+        """Run one statement that cannot stand in a transaction: a checkpoint, VACUUM, PRAGMA optimize.
+
+        Raises: StorageBusy after `wait_ms`, StorageFull, StorageReadOnly, Storage.
+        """
+        if self.read_only:
+            raise StorageReadOnly(f"{self.path} was opened for reading only")
+        with self._exclusive():
+            connection = self._trusted_connection()
+            try:
+                if connection.has_moved():
+                    raise self._moved()
+                connection.wait_at_most(wait_ms)
+                return list(connection.raw.execute(statement))
+            except apsw.Error as error:
+                self._suspect = self._suspect or isinstance(error, apsw.IOError)
+                raise translate(error, self.path) from error
 
     @property
     def sqlite_version(self) -> str:

@@ -22,7 +22,11 @@ SQL: Final = load("emelex_core", "schema")
 APPLICATION_ID: Final = 0x454D_4C58
 """`EMLX`, at offset 68 of the file (SQLite's file format, "Application ID")."""
 
-MIGRATIONS: Final[tuple[tuple[int, str], ...]] = ((7, "0007_baseline"), (8, "0008_queue_pauses"))
+MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
+    (7, "0007_baseline"),
+    (8, "0008_queue_pauses"),
+    (9, "0009_maintenance"),
+)
 """Number and file of each migration, contiguous. 1 to 6 were Emelex 1.x."""
 
 CURRENT: Final = MIGRATIONS[-1][0]

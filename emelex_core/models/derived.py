@@ -11,7 +11,6 @@ The built-in model comes as Q4_1, which no fast kernel reads: Q8_0 evaluates pro
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from pathlib import Path
 from typing import Final, TypedDict
@@ -114,11 +113,7 @@ def _quantize(source: Verified, part: Path, threads: int) -> Verified:
 
 def _write_manifest(manifest: Manifest, path: Path) -> None:
     part = path.with_name(path.name + _PART_SUFFIX)
-    files.create_private(part)
-    with files.translated(part), open(part, "wb") as file:
-        file.write(orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        file.flush()
-        os.fsync(file.fileno())
+    files.write_private(part, orjson.dumps(manifest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     files.publish(part, path)
 
 

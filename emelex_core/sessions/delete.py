@@ -8,7 +8,7 @@ until maintenance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -46,8 +46,15 @@ class DeletedSession:
     problems: tuple[AssetProblem, ...]
 
 
-def delete(database: Database, assets_directory: Path, session_id: str, *, clock: Clock) -> DeletedSession:
-    """Delete a Session that nobody holds.
+def delete(
+    database: Database,
+    assets_directory: Path,
+    session_id: str,
+    *,
+    clock: Clock,
+    guard: Callable[[Transaction, int], None] | None = None,
+) -> DeletedSession:
+    """Delete a Session that nobody holds. `guard` is called with the instant inside the transaction; what it raises stops it.
 
     Raises: NotFound; SessionBusy with the deadline while a lease holds it or a worker has one of its jobs; Storage.
     """
@@ -57,6 +64,8 @@ def delete(database: Database, assets_directory: Path, session_id: str, *, clock
         events, jobs = transaction.all(SQL["contents"], {"session_id": session_id})[0]
         alone = [cast(str, row[0]) for row in transaction.all(ASSETS["only_of_session"], {"session_id": session_id})]
         _require_idle(transaction, session, now)
+        if guard is not None:
+            guard(transaction, now)
         if not transaction.run(SQL["delete"], {"id": session_id, "now": now}):
             raise _busy(session, session.held_until or now)
         freed = list(_free(transaction, alone, now))

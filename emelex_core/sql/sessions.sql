@@ -83,11 +83,12 @@ UPDATE sessions
  WHERE id = :id AND lease_token = :token AND lease_until > :now AND last_sequence = :cursor;
 
 -- name: advance_by_summary
--- The compaction worker appends its Summary without a lease: only while no live lease holds the Session.
+-- The compaction worker appends its Summary without a lease: only while no live lease holds the Session, and only past the
+-- newest Summary, since two compactions of one Session may run at once and the longer one may be done first.
 UPDATE sessions
    SET last_sequence = :last_sequence, chain = :chain, event_bytes = event_bytes + :bytes,
        summary_sequence = :last_sequence, covered_sequence = :covered_sequence
- WHERE id = :id AND last_sequence = :cursor
+ WHERE id = :id AND last_sequence = :cursor AND summary_sequence < :covered_sequence
    AND (lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner));
 
 -- name: head

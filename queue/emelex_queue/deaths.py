@@ -1,7 +1,7 @@
 """Deaths that somebody saw: the claim of a killed worker is counted with what its parent knows (issue 7, item 3).
 
-Any claim counts the jobs of dead owners, with a general diagnostic. Who reaped the process knows the signal and the phase;
-whichever of the two comes first, the job has one counted failure, and the better diagnostic stands.
+Any claim counts the jobs of dead owners, with a general diagnostic. Who reaped the process knows the signal and the
+phase; whichever of the two comes first, the job has one counted failure, and the better diagnostic stands.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from emelex_queue import claims
 from emelex_queue.lease import SQL, bounded, count_failure
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedDeath:
     """A job as the death of its worker left it. `retry_at` is None when it became terminal."""
@@ -26,11 +25,10 @@ class CountedDeath:
     session_id: str
     state: JobState
     retry_at: int | None
+    diagnostic: str
 
 
-def count_death(
-    database: Database, *, job_id: str, attempt: int, diagnostic: str, clock: Clock
-) -> CountedDeath | None:
+def count_death(database: Database, *, job_id: str, attempt: int, diagnostic: str, clock: Clock) -> CountedDeath | None:
     """Count the failure of an attempt whose owner is dead, or explain it where it was counted already.
 
     None when that attempt ended otherwise: it was settled before its worker died. Raises: Storage.
@@ -61,6 +59,7 @@ def count_death(
         session_id=cast(str, row[1]),
         state=JobState(cast(str, row[2])),
         retry_at=cast("int | None", row[3]),
+        diagnostic=text,
     )
 
 

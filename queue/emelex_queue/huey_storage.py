@@ -2,14 +2,14 @@
 
 The module owns these invariants:
 
-- The table is the only authority. huey keeps no result, retry, schedule, lock or counter; asking for one raises Invalid.
+- The table is the only authority. huey keeps no result, retry, schedule, lock or counter; asking for one is Invalid.
 - A claim's lease never leaves its process: the message that huey sees names the job, and `take` hands the lease to the
   job's own code, once. Nothing is pickled; the message is built from the row.
 - Settlement belongs to the job: it happens in the transaction that writes the result. huey is told nothing of it.
 - A kind of job without a task is never claimed, so that it cannot burn its leases.
 
-What huey 3.5's consumer calls with results and retries off: `close`, `dequeue`, `read_schedule`, `peek_many` (is the task
-revoked?) and `delete_data` (forget that it was). The last two are answered, since there are no revocations.
+What huey 3.5's consumer calls with results and retries off: `close`, `dequeue`, `read_schedule`, `peek_many` (is the
+task revoked?) and `delete_data` (forget that it was). The last two are answered, since there are no revocations.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class JobTableStorage(BaseStorage):
     def dequeue(self) -> Message | None:
         """Claim a job and return its message, or None when none came within the source's wait.
 
-        Raises: Invalid in a process that may not claim, or while a claimed job waits for its code; what claiming raises.
+        Raises: Invalid in a process that may not claim, or while a claimed job waits for its code; as claiming does.
         """
         if self._claim is None:
             raise Invalid("this process has no claims: only an attached worker takes jobs")

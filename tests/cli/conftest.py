@@ -71,7 +71,11 @@ def _turn(number: int) -> list[Event]:
             parts=(ReasoningPart(text="The scales come first."), TextPart(text=f"Weighing depot {number}."), call),
         ),
         Event.tool(f"call-{number}", "\n".join(f"parcel-{line}" for line in range(40)), exit_code=0),
-        Event.assistant(f"Depot {number} holds 40 parcels."),
+        # A decision of more than 80 characters is what a distillation asks its model to word.
+        Event.assistant(
+            f"We decided to use PostgreSQL 15 for depot {number}, because the scales write their weights "
+            "to port 5433 and the file there was locked."
+        ),
     ]
 
 

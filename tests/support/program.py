@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,12 @@ class Program:
         # Strict: whatever the locale, what leaves the program is UTF-8.
         return Result(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
-    def start(self, *arguments: str | Path, env: Mapping[str, str | None] | None = None) -> subprocess.Popen[str]:
-        """Start and do not wait."""
-        return subprocess.Popen(
+    @contextmanager
+    def started(
+        self, *arguments: str | Path, env: Mapping[str, str | None] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Start and do not wait; what still runs at the end of the block is killed."""
+        process = subprocess.Popen(
             [*PROGRAM, *map(str, arguments)],
             cwd=self.workspace,
             env=self.env(env),
@@ -92,6 +96,14 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
         )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
     @property
     def database(self) -> Path:

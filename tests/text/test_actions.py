@@ -24,6 +24,8 @@ def log_of(*events: Event) -> ActionLog:
         ({"command": ["bash", "-lc", "make test"]}, "shell", "make test"),
         ({"cmd": "git status"}, "exec_command", "git status"),
         ({"input": "ls"}, "shell", "ls"),
+        ({"input": '{"command":["ls","-l"]}'}, "local_shell", "ls -l"),
+        ({"input": '{"broken"'}, "local_shell", '{"broken"'),
         ({"file_path": "a.py"}, "Read", None),
         ({"command": 7}, "Bash", None),
     ],

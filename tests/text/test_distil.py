@@ -22,7 +22,7 @@ def distilled(
     engine: ScriptedEngine | None = None,
     *,
     existing: dict[str, str] | None = None,
-    attempt: int = 3,
+    calls_max: int = 0,
     candidates_max: int = 24,
 ) -> Distillation:
     return distil(
@@ -30,7 +30,7 @@ def distilled(
         engine=engine or ScriptedEngine(),
         existing=existing or {},
         cancel=CancelToken(),
-        attempt=attempt,
+        calls_max=calls_max,
         candidates_max=candidates_max,
     )
 
@@ -140,7 +140,7 @@ LONG = "Our project now also very explicitly requires at the very least Python 3
 
 def test_the_model_words_long_sentences_and_the_quote_stays_the_sources() -> None:
     engine = ScriptedEngine(lambda line, _: generation(line.replace("now also very explicitly ", "")))
-    (candidate,) = distilled(stored([Event.user(LONG)]), engine, attempt=1).candidates
+    (candidate,) = distilled(stored([Event.user(LONG)]), engine, calls_max=16).candidates
     assert candidate.content == LONG.replace("now also very explicitly ", "")
     assert candidate.quote == LONG
 
@@ -150,7 +150,7 @@ def test_the_model_words_long_sentences_and_the_quote_stays_the_sources() -> Non
     ["Python 3.12 is required.", LONG.replace("requires", "never requires"), "ok<|im_end|>", "I'm sorry, I can't."],
 )
 def test_a_hostile_engine_changes_nothing(text: str) -> None:
-    made = distilled(stored([Event.user(LONG)]), ScriptedEngine(lambda line, _: generation(text)), attempt=1)
+    made = distilled(stored([Event.user(LONG)]), ScriptedEngine(lambda line, _: generation(text)), calls_max=16)
     assert contents(made) == [LONG]
     assert made.provenance["wording"]["calls"] == 1
 
@@ -159,7 +159,7 @@ def test_a_broken_engine_applies_nothing() -> None:
     """Behaviour 171: all or nothing, with the cause."""
     engine = ScriptedEngine(lambda line, _: generation("cut", FinishReason.LENGTH))
     with pytest.raises(OutputRejected, match="truncated"):
-        distilled(stored([Event.user(f"{FACT}\n{LONG}")]), engine, attempt=1)
+        distilled(stored([Event.user(f"{FACT}\n{LONG}")]), engine, calls_max=16)
 
 
 def test_cancelled_while_reading() -> None:
@@ -191,7 +191,7 @@ def test_any_session_gives_exact_bounded_candidates(said: list[tuple[str, str]],
     by_id = {event.id: event for event in events}
     engine = ScriptedEngine(lambda line, _: generation(data.draw(st.one_of(MESSAGES, st.just(line[:-8])))))
     try:
-        made = distilled(events, engine, attempt=1)
+        made = distilled(events, engine, calls_max=16)
     except OutputRejected:
         return
     assert len({candidate.key for candidate in made.candidates}) == len(made.candidates) <= 24

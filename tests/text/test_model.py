@@ -9,7 +9,7 @@ import pytest
 from emelex_workers.distil import distil
 from emelex_workers.summarise import summarise
 from emelex_workers.text import guard, secrets
-from emelex_workers.text.restate import INSTRUCTION, Freedom, Restater, Settings, settings_for
+from emelex_workers.text.restate import INSTRUCTION, Restater, settings_for
 
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.models.load import load_engine
@@ -62,10 +62,7 @@ def test_the_same_events_give_the_same_bytes(builtin: ChatEngine) -> None:
 def test_the_stricter_grammar_binds_the_model_to_the_lines_words(builtin: ChatEngine) -> None:
     """Behaviour 178: at the second attempt the model can only leave words out; it cannot invent or deny."""
     line = "I have now very thoroughly checked that the 12 uploads of `alpha` do not work again in the browser at all."
-    settings = settings_for(2)
-    restater = Restater(
-        builtin, CancelToken(), Settings(sampling=settings.sampling, freedom=Freedom.LEAVE_OUT, calls_max=4)
-    )
+    restater = Restater(builtin, CancelToken(), settings_for(2))
     wording = restater.word(line)
     assert restater.usage.calls == 1
     assert set(restater.refusals) <= {"unchanged"}

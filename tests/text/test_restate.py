@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from emelex_workers.text import restate
-from emelex_workers.text.restate import Freedom, Restater
+from emelex_workers.text.restate import Restater
 
 from emelex_core.engine.ports import CancelToken, FinishReason, Generation
-from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
+from emelex_core.errors import Cancelled, EngineFailure, OutputRejected, PermanentFailure
 
 from .conftest import ScriptedEngine, generation
 
@@ -52,10 +52,7 @@ def test_each_attempt_differs_in_a_stated_way() -> None:
     """Behaviour 178: a retry is not a repeat."""
     stated = [restater(ScriptedEngine(), attempt).provenance() for attempt in (1, 2, 3)]
     settings = [(entry["freedom"], entry["temperature"], entry["seed"], entry["calls_max"]) for entry in stated]
-    assert len(set(settings)) == 3
-    assert settings[0] == ("reword", 0.0, 0, 16)
-    assert settings[2][3] == 0
-    assert restate.settings_for(2).freedom is Freedom.LEAVE_OUT
+    assert settings == [("reword", 0.0, 0, 16), ("leave_out", 0.3, 2, 16), ("leave_out", 0.3, 3, 8)]
 
 
 def test_a_call_that_ends_wrongly_is_asked_once_more_under_the_stricter_grammar() -> None:
@@ -92,9 +89,26 @@ def test_an_engine_whose_every_call_ends_wrongly_fails_the_attempt_by_name(answe
 
 def test_no_call_is_no_failure() -> None:
     restater(ScriptedEngine()).close()
-    worker = restater(ScriptedEngine(), attempt=3)
+
+
+def test_at_the_last_attempt_the_lines_stand_in_their_own_words() -> None:
+    """Issue 8: a Session is never stuck on a model that writes nothing usable."""
+    engine = ScriptedEngine()
+    worker = restater(engine, attempt=3)
     assert worker.word(LINE).text == LINE
+    assert len(engine.requests) == 1
     worker.close()
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_what_the_engine_raises_fails_every_attempt(attempt: int) -> None:
+    """Behaviour 125: a server that is down ends the job at the third failure."""
+
+    def fail(line: str, number: int) -> Generation:
+        raise EngineFailure("the server answered 500")
+
+    with pytest.raises(EngineFailure):
+        restater(ScriptedEngine(fail), attempt).word(LINE)
 
 
 def test_cancellation_is_noticed_before_a_call() -> None:

@@ -28,6 +28,7 @@ def draft(
     prior: StoredEvent | None = None,
     target: int = 600,
     attempt: int = 1,
+    calls_max: int = 16,
 ) -> SummaryDraft:
     return summarise(
         iter(events),
@@ -36,12 +37,13 @@ def draft(
         target_tokens=target,
         cancel=CancelToken(),
         attempt=attempt,
+        calls_max=calls_max,
     )
 
 
 def verbatim(events: list[StoredEvent], **options: int) -> str:
-    """The Summary without any model: attempt 3 makes no call."""
-    return draft(events, attempt=3, **options).text
+    """The Summary without any model."""
+    return draft(events, calls_max=0, **options).text
 
 
 def summary_event(text: str, sequence: int) -> StoredEvent:
@@ -110,7 +112,7 @@ def test_tool_output_context_and_reasoning_never_speak() -> None:
             ),
         ]
     )
-    made = draft(events, attempt=3)
+    made = draft(events, calls_max=0)
     assert "evil" not in made.text
     assert "birds" in made.text
     assert made.provenance["skipped_events"] == {"audit": 1, "context": 1, "error": 1, "tool": 2}
@@ -161,7 +163,7 @@ def test_what_had_no_room_is_said_and_constraints_stay() -> None:
             ),
         ]
     )
-    made = draft(events, target=200, attempt=3)
+    made = draft(events, target=200, calls_max=0)
     assert made.tokens <= 200
     assert "- [1] Never delete the table `customers`." in made.text
     assert f"Left out: {made.provenance['lines']['left_out']} lower-ranked lines." in made.text
@@ -186,7 +188,7 @@ def test_ten_compactions_fold_the_prior_one_and_never_grow() -> None:
                 *stored([Event.user("Never touch `legacy/core.c`, please.")]),
                 *stored([Event(kind=e.kind, parts=e.parts) for e in turn], first_sequence=2),
             ]
-        made = draft(turn, prior=prior, target=250, attempt=3)
+        made = draft(turn, prior=prior, target=250, calls_max=0)
         assert made.tokens <= 250
         sequence = turn[-1].sequence + 1
         prior = summary_event(made.text, sequence)
@@ -199,7 +201,7 @@ def test_ten_compactions_fold_the_prior_one_and_never_grow() -> None:
 
 
 def test_an_answered_question_and_an_old_plan_are_no_longer_open() -> None:
-    first = draft(padded(coding_transcript()), attempt=3)
+    first = draft(padded(coding_transcript()), calls_max=0)
     later = stored(
         [
             Event.user("Yes, raise it. " + "And tell me more about that upload. " * 20),
@@ -209,7 +211,7 @@ def test_an_answered_question_and_an_old_plan_are_no_longer_open() -> None:
         ],
         first_sequence=16,
     )
-    text = draft(later, prior=summary_event(first.text, 15), attempt=3).text
+    text = draft(later, prior=summary_event(first.text, 15), calls_max=0).text
     assert "Should I also raise" not in text
     assert "plan: Document RETRY_LIMIT" in text
 

@@ -1,7 +1,7 @@
 """A flag that forked processes share: set once, never taken back, and visible in all of them at once.
 
-It is a pipe with at most a few bytes in it. No lock is involved, so a process that is killed while it looks cannot leave
-the flag stuck, and whoever waits for other things as well can wait for its descriptor.
+It is a pipe with at most a few bytes in it. No lock is involved, so a process that is killed while it looks cannot
+leave the flag stuck, and whoever waits for other things as well can wait for its descriptor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One planner at a time: measuring a long Session takes seconds, and doing it twice at once helps nobody.
 
-The lock is a flock on a never-unlinked file beside the database, so that it holds across pools and dies with its holder.
-Planning twice would do no harm (publishing is idempotent); this only saves the work.
+The lock is a flock on a never-unlinked file beside the database, so that it holds across pools and dies with its
+holder. Planning twice would do no harm (publishing is idempotent); this only saves the work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from emelex_core.db.lock import open_private
+from emelex_core.home import open_private
 
 
 class PlanningLock:

@@ -91,10 +91,13 @@ class Child:
             stop=stop_after_delay(_OPEN_SECONDS_MAX),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
             retry=retry_if_exception_type(StorageBusy),
-            sleep=lambda seconds: self.tether.stop.wait(seconds) and None,
+            sleep=self._sleep,
             reraise=True,
         )
         return patiently(MemoryStore.open, self.plan.home, clock=self.plan.clock)
+
+    def _sleep(self, seconds: float) -> None:
+        self.tether.stop.wait(seconds)
 
 
 class Living(Protocol):

@@ -1,14 +1,14 @@
 """What a pool tells while it runs, and the channel on which its processes tell it.
 
-The channel is a pair of datagram sockets: a message arrives whole or not at all, whatever kills its sender. Events of jobs
-are those of a drain (`progress.py`); the pool adds what happens to its processes.
+The channel is a pair of datagram sockets: a message arrives whole or not at all, whatever kills its sender. Events of
+jobs are those of a drain (`progress.py`); the pool adds what happens to its processes.
 """
 
 from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -135,9 +135,9 @@ class Channel:
             return False
         return True
 
-    def receive_events(self) -> list[tuple[str, WorkEvent | WorkerFault | JobLost | LostCounted]]:
+    def receive_events(self) -> list[tuple[str, PoolEvent]]:
         """Take every event that has arrived, with its sender. Waits for none."""
-        return [(sent.sender, msgspec.json.decode(sent.body, type=_TYPES[sent.type])) for sent in self._messages()]
+        return [(sent.sender, _event(sent)) for sent in self._messages()]
 
     def receive_deaths(self) -> list[Death]:
         """Take every death that has been reported. Waits for none."""
@@ -160,3 +160,7 @@ class Channel:
             except BlockingIOError:
                 return found
             found.append(msgspec.json.decode(data, type=_Envelope))
+
+
+def _event(sent: _Envelope) -> PoolEvent:
+    return cast(PoolEvent, msgspec.json.decode(sent.body, type=_TYPES[sent.type]))

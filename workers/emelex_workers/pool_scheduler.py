@@ -1,7 +1,7 @@
 """The pool's scheduler: huey's Scheduler process, which keeps the books of the dead.
 
-It counts the claims that nobody holds any more several times a second, so that a killed worker's job is back within one,
-and it writes down what the parent knows of a death: the parent itself holds no connection, since it forks.
+It counts the claims that nobody holds any more several times a second, so that a killed worker's job is soon back, and
+it writes down what the parent knows of a death: the parent itself holds no connection, since it forks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PoolScheduler(Scheduler):
 
     def loop(self, now: datetime | None = None) -> None:
         """Count what was reported, and look for lost claims when it is time. Raises: Storage, Corrupt."""
-        wait([self._lines.deaths, self._lines.stop], max(0.0, self._look_at - time.monotonic()))
+        wait([self._lines.deaths.fileno(), self._lines.stop.fileno()], max(0.0, self._look_at - time.monotonic()))
         try:
             self._reported += self._lines.deaths.receive_deaths()
             while self._reported:
@@ -88,6 +88,6 @@ def count(database: Database, death: Death, *, clock: Clock) -> JobEnded | None:
         engine_seconds=0.0,
         prompt_tokens=0,
         output_tokens=0,
-        error=death.diagnostic,
+        error=counted.diagnostic,
         retry_at=counted.retry_at,
     )

@@ -1,7 +1,7 @@
 """How many workers, and how many threads in each: from cores and free memory (issue 7, item 1; measured.md, "Speed").
 
-One process a core with one thread each gave the most jobs a minute; two threads collapse when anybody else wants a core.
-One core stays free for whoever uses the machine. A number that somebody asked for is taken as it is.
+One process a core with one thread each gave the most jobs a minute; two threads collapse when anybody else wants a
+core. One core stays free for whoever uses the machine. A number that somebody asked for is taken as it is.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenacity import RetryCallState, Retrying, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, wait_exponential, wait_random
 from tenacity.wait import wait_base
 
 DEATHS_MAX: Final = 10
 """Deaths in a row of one worker, without a settled job between them, at which the pool gives up."""
 
-BACKOFF: Final = wait_exponential_jitter(initial=0.1, max=30.0, jitter=0.05)
+BACKOFF: Final = wait_exponential(multiplier=0.1, max=30.0) + wait_random(0.0, 0.05)
 
 
 class Respawn:

@@ -1,7 +1,7 @@
 """What a worker is doing, in memory that its parent shares: it can be read after the worker was killed.
 
-The worker writes a job first and its phase last; the phase is one byte, so that a kill at any moment leaves a slate that
-reads as either the old state or the new one.
+The worker writes a job first and its phase last; the phase is one byte, so that a kill at any moment leaves a slate
+that reads as either the old state or the new one.
 """
 
 from __future__ import annotations

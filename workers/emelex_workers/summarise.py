@@ -16,7 +16,7 @@ The module owns these invariants (behaviours 165, 171, 174–176, 178, 184–188
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ WORDED_CHARACTERS_MIN: Final = 90
 RECENCY_POINTS: Final = 12.0
 """How much the newest line is worth more than the oldest."""
 
+NAMES_SHARE: Final = 0.15
+"""Share of the room that is held for names which the chosen lines do not hold."""
 _NAME_WEIGHT: Final = 12
 """Each name makes it less likely that a small model gets the line right."""
 
@@ -114,11 +116,10 @@ def _compose(fold: Fold, restater: Restater, room: int) -> tuple[str, Outline, i
     chosen, _ = outline.choose(candidates, room, cost)
     wordings = _worded(chosen, restater)
     candidates = [wordings.get(line, line) for line in candidates]
-    candidates += mentioned(fold, "\n".join(line.text for line in candidates))
     left_before = (fold.prior.left_out if fold.prior else 0) + fold.dropped
     margin = 0
     while True:
-        chosen, left_out = outline.choose(candidates, room - margin, cost)
+        chosen, left_out = _selected(fold, candidates, room - margin, cost)
         made = Outline(first_sequence=first, last_sequence=last, lines=tuple(chosen), left_out=left_before + left_out)
         text = outline.render(made)
         excess = engine.count_text(text) - room
@@ -127,6 +128,17 @@ def _compose(fold: Fold, restater: Restater, room: int) -> tuple[str, Outline, i
         if not chosen:
             raise PermanentFailure(f"a Summary of {room} tokens has no room for a line")
         margin += max(excess, 1)
+
+
+def _selected(fold: Fold, candidates: list[Line], room: int, cost: Callable[[Line], int]) -> tuple[list[Line], int]:
+    """Choose lines, then the names that those lines lost, then more lines into what room is left (behaviour 188)."""
+    chosen, _ = outline.choose(candidates, room - int(room * NAMES_SHARE), cost)
+    names = list(mentioned(fold, "\n".join(line.text for line in chosen)))
+    rest = [line for line in candidates if line not in set(chosen)]
+    for further in (names, rest):
+        more, _ = outline.choose(further, room - sum(map(cost, chosen)), cost)
+        chosen = [*chosen, *more]
+    return chosen, len(candidates) + len(names) - len(chosen)
 
 
 def _worded(chosen: list[Line], restater: Restater) -> dict[Line, Line]:

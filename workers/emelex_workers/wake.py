@@ -1,7 +1,7 @@
 """Waking up on commits of others: PRAGMA data_version, which costs a few microseconds a look (measured.md).
 
-The number changes when another connection has committed since this connection's last look. It never changes by commits of
-this connection itself: whoever wrote looks again on its own account.
+The number changes when another connection has committed since this connection's last look. It never changes by commits
+of this connection itself: whoever wrote looks again on its own account.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
+import msgspec
+
 from emelex_core.events import ToolCallPart, ToolResultPart
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.text import lines, secrets
@@ -53,6 +55,12 @@ _EXIT_CODE: Final = re.compile(r"\A\s{0,8}(?:Exit code|Process exited with code)
 _HEREDOC: Final = re.compile(r"<<-?\s?['\"]?(\w+)")
 _TASK_ID: Final = re.compile(r"Task #(\d{1,6})\b")
 _DONE: Final = frozenset({"completed", "done", "cancelled", "canceled", "deleted"})
+
+
+class _ShellInput(msgspec.Struct):
+    """Arguments of a shell call that an importer could only keep as text."""
+
+    command: str | list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +210,21 @@ def command_of(call: ToolCallPart) -> str | None:
     """Return the command line of a shell call, None for other tools."""
     value = call.arguments.get("command", call.arguments.get("cmd"))
     if value is None and call.name.lower() in _SHELLS:
-        value = call.arguments.get("input")
+        value = _unpacked(call.arguments.get("input"))
     if isinstance(value, list):
         words = [str(word) for word in cast(list[object], value)]
         value = words[2] if len(words) == 3 and words[1] in {"-c", "-lc", "-ic", "/c"} else " ".join(words)
     return value if isinstance(value, str) and value.strip() else None
+
+
+def _unpacked(value: object) -> object:
+    """Return the command inside arguments that came as JSON text, or the value as it is."""
+    if not isinstance(value, str) or not value.startswith("{"):
+        return value
+    try:
+        return msgspec.json.decode(value, type=_ShellInput).command
+    except msgspec.MsgspecError:
+        return value
 
 
 def command_line(command: str) -> str:

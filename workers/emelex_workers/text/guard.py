@@ -76,8 +76,8 @@ _LABEL: Final = re.compile(
 _CONTROL: Final = re.compile(r"<\||\|>|<｜|</?s>|\[/?INST\]|\[control token\]|<(?:start|end)_of_turn>")
 _REFUSING: Final = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|an ai|just an ai)|as an ai|as a language model|i (?:can(?:not|['’]t)"
-    r"|am not able to) (?:help|assist|provide"
-    r"|comply|do that|fulfil)|i apologi[sz]e|es tut mir leid|je suis désolé|lo siento)\b",
+    r"|am not able to) (?:help|assist|provide|comply|do that|fulfil)|i apologi[sz]e|es tut mir leid|je suis désolé"
+    r"|lo siento)\b",
     re.I,
 )
 FORCE_WORDS: Final = frozenset(_WORDS_OF_FORCE.split())

@@ -46,7 +46,7 @@ class Section(StrEnum):
 
 
 WEIGHTS: Final[dict[Section, float]] = {
-    Section.CONSTRAINTS: 8.0,
+    Section.CONSTRAINTS: 12.0,
     Section.REQUESTS: 4.0,
     Section.OPEN: 3.0,
     Section.DECISIONS: 3.0,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from emelex_core import limits
 from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
 from emelex_workers.text import grammar, guard
@@ -27,8 +28,8 @@ PROMPT_VERSION: Final = "restate-2"
 CALLS_MAX: Final = 16
 LINE_CHARACTERS_MAX: Final = 600
 """A longer line is not sent: the small models lose its end."""
-VERBATIM_ATTEMPT: Final = 3
-"""From this attempt on no model is asked: the job's last attempt must not fail for its wording."""
+LAST_ATTEMPT: Final = limits.FAILURES_TERMINAL
+"""From this attempt on an engine that gives no usable text fails nobody: the rules' own lines stand, and say so."""
 _SPARE_TOKENS: Final = 16
 """A wording may not be longer than its line, so neither may its call be, but for a little room to end."""
 _BROKEN_CALLS: Final = 3
@@ -50,11 +51,12 @@ class Freedom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the calls of one attempt are made."""
+    """How the calls of one attempt are made; `may_fall_back` says that no usable text is no failure."""
 
     sampling: Sampling
     freedom: Freedom
     calls_max: int
+    may_fall_back: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +80,15 @@ class Usage:
 def settings_for(attempt: int, *, calls_max: int = CALLS_MAX) -> Settings:
     """Return the settings of an attempt, counted from 1.
 
-    First greedy and free, then sampled under a grammar that only allows to leave words out, and last no call at all.
+    First greedy and free, then sampled with a new seed under a grammar that only allows to leave words out, and at the
+    last attempt the same with half the calls, where text that is no use is no failure any more.
     """
+    last = attempt >= LAST_ATTEMPT
     if attempt <= 1:
-        return Settings(sampling=Sampling(), freedom=Freedom.REWORD, calls_max=calls_max)
-    stricter = Sampling(temperature=0.3, seed=attempt)
-    last = attempt >= VERBATIM_ATTEMPT
-    return Settings(sampling=stricter, freedom=Freedom.LEAVE_OUT, calls_max=0 if last else calls_max)
+        return Settings(sampling=Sampling(), freedom=Freedom.REWORD, calls_max=calls_max, may_fall_back=last)
+    sampling = Sampling(temperature=0.3, seed=attempt)
+    calls = calls_max // 2 if last else calls_max
+    return Settings(sampling=sampling, freedom=Freedom.LEAVE_OUT, calls_max=calls, may_fall_back=last)
 
 
 @dataclass(slots=True)
@@ -123,7 +127,9 @@ class Restater:
         return self.usage.calls < self.settings.calls_max and self._broken_in_a_row < _BROKEN_CALLS
 
     def close(self) -> None:
-        """Raise OutputRejected when calls were made and every one ended wrongly; the message states the cause."""
+        """Raise OutputRejected when calls were made, every one ended wrongly, and another attempt is left."""
+        if self.settings.may_fall_back:
+            return
         broken = sum(self.refusals[refusal.value] for refusal in PROTOCOL)
         if self.usage.calls and broken == self.usage.calls and self._last_protocol is not None:
             causes = {

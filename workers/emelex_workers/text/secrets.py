@@ -106,10 +106,13 @@ _ASSIGNMENT: Final = re.compile(
     re.I,
 )
 _SPOKEN: Final = re.compile(
-    rf"(?<![A-Za-z0-9_])(?:{_NAMES_OF_PASSWORDS}|{_NAMES_OF_TOKENS}|pin)(?![A-Za-z0-9_])[^.\r\n:=]{{0,48}}?(?:\s(?:is|was|ist|lautet|es|est"
-    rf"|são|é|är|to|auf)\s|[は是为])\s?(?:now\s|jetzt\s)?"
+    rf"(?<![A-Za-z0-9_])(?:(?P<password>{_NAMES_OF_PASSWORDS}|(?-i:PIN))|(?P<token>{_NAMES_OF_TOKENS}))(?![A-Za-z0-9_])"
+    r"(?P<gap>[^.\r\n:=]{0,48}?)(?:\s(?:is|was|ist|lautet|es|est|são|é|är|to|auf)\s|[は是为])\s?(?:now\s|jetzt\s)?"
     r"(?P<value>\"[^\"\n]{3,200}\"|'[^'\n]{3,200}'|`[^`\n]{3,200}`|[^\s\"'`，。、]{4,200})",
     re.I,
+)
+_ABOUT_PASSWORDS: Final = re.compile(
+    r"\b(?:length|limit|policy|expiry|lifetime|timeout|field|max\w*|min\w*|count|hash)\b", re.I
 )
 _RANDOM: Final = re.compile(rf"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{{{ENTROPY_CHARACTERS_MIN},}}={{0,2}}")
 _PLACEHOLDER: Final = re.compile(
@@ -180,7 +183,7 @@ def _candidates(text: str) -> Iterator[Secret]:
         if _is_assigned(match["value"], password=match["password"] is not None):
             yield Secret(start=match.start("value"), end=match.end("value"), kind="assignment")
     for match in _SPOKEN.finditer(text):
-        if _is_spoken(match["value"]):
+        if _is_spoken(match):
             yield Secret(start=match.start("value"), end=match.end("value"), kind="spoken")
     for match in _RANDOM.finditer(text):
         if _is_random(match[0]):
@@ -212,16 +215,21 @@ def _is_name(text: str) -> bool:
     return not any(character.isdigit() for character in text) and len(text) < 48
 
 
-def _is_spoken(value: str) -> bool:
-    """Whether what follows `the password is` is a secret: quoted, or no plain word."""
-    bare = value.strip("\"'`")
-    if _PLACEHOLDER.match(bare):
-        return False
+def _is_spoken(match: re.Match[str]) -> bool:
+    """Whether what follows `the password is` is a secret, and not what is said about passwords and tokens."""
+    bare = match["value"].strip("\"'`")
+    quoted = bare != match["value"]
     word = bare.rstrip(".,;:!?)")
-    if value[0] in "\"'`":
-        return " " not in bare
-    mixed = any(character.isdigit() for character in word) and len(word) >= 4
-    return mixed or (not word.isalpha() and not _SPOKEN_WORD.fullmatch(word))
+    has_digit = any(character.isdigit() for character in word)
+    if _PLACEHOLDER.match(bare) or " " in bare:
+        return False
+    if match["token"]:
+        return has_digit and len(word) >= 8 and any(character.isalpha() for character in word)
+    if quoted:
+        return True
+    if _ABOUT_PASSWORDS.search(match["gap"]):
+        return False
+    return has_digit or (not word.isalpha() and not _SPOKEN_WORD.fullmatch(word))
 
 
 def _is_random(token: str) -> bool:

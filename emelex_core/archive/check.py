@@ -1,0 +1,220 @@
+"""`check`: everything that is stored, held against everything that proves it.
+
+SQLite's own checks, every Session's history, jobs, Knowledge and its quotes, asset files, journals, dead owners.
+A check reads page by page and stops nobody. It changes nothing unless it may repair, and then only what other stored
+values decide: indexes, counters, pointers, links. Damage is told, never shortened away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, cast
+
+from emelex_core import limits
+from emelex_core.archive.histories import History, Looked, json_fault
+from emelex_core.archive.records import CheckReport, Finding, Findings, Weight
+from emelex_core.archive.repair import repair_history, repair_indexes
+from emelex_core.assets.records import VerifyReport
+from emelex_core.db import inspection
+from emelex_core.db.inspection import Progress
+from emelex_core.db.statements import load
+from emelex_core.errors import Corrupt, EmelexError
+from emelex_core.events import TextPart, decode_payload
+from emelex_core.store import MemoryStore
+
+SQL: Final = load("emelex_core", "archive")
+SESSIONS: Final = load("emelex_core", "sessions")
+
+
+def check(store: MemoryStore, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
+    """Look at all of a store and report; `progress` is told Sessions done, and of how many.
+
+    Raises: Storage, StorageReadOnly for a repair that cannot write, Refused. Damage is a finding, not an error.
+    """
+    run = _Check(store, repair=repair)
+    run.database()
+    run.sessions(progress)
+    run.knowledge()
+    run.journals()
+    run.owners()
+    media = run.assets()
+    counts = run.found.counts
+    return CheckReport(
+        sessions=run.session_count,
+        events=run.looked.events,
+        jobs=run.looked.jobs,
+        knowledge_versions=run.versions,
+        assets=media.assets,
+        asset_bytes=media.bytes,
+        findings=tuple(run.found.listed),
+        damage=counts[Weight.DAMAGE],
+        derived=counts[Weight.DERIVED],
+        repaired=run.found.repaired,
+        notes=counts[Weight.NOTE],
+    )
+
+
+@dataclass(slots=True)
+class _Check:
+    """One run and what it has found so far."""
+
+    store: MemoryStore
+    repair: bool
+    found: Findings = field(default_factory=Findings)
+    looked: Looked = field(default_factory=Looked)
+    session_count: int = 0
+    versions: int = 0
+
+    def database(self) -> None:
+        """SQLite's own checks. A file whose only fault are its indexes is repaired by making them anew."""
+        problems = self._integrity()
+        repaired = bool(problems) and self.repair and repair_indexes(self.store.database) and not self._integrity()
+        # What making the indexes anew sets right was derived; what it does not is damage.
+        weight = Weight.DERIVED if repaired else Weight.DAMAGE
+        for detail in problems:
+            self.found.add(Finding(weight=weight, area="database", detail=detail, repaired=repaired))
+        with self.store.database.read() as transaction:
+            for detail in inspection.dangling_references(transaction):
+                self.found.add(Finding(weight=Weight.DAMAGE, area="database", detail=detail))
+
+    def sessions(self, progress: Progress | None) -> None:
+        """Every Session, each with its jobs."""
+        ids = self._session_ids()
+        for number, session_id in enumerate(ids, start=1):
+            history = History(self.store.database, session_id, now=self.store.clock(), looked=self.looked)
+            findings = list(_survived(history, session_id))
+            self.session_count += 1
+            derived = any(finding.weight is Weight.DERIVED for finding in findings)
+            damaged = any(finding.weight is Weight.DAMAGE for finding in findings)
+            # A damaged history decides nothing about its row.
+            fixed = derived and self.repair and not damaged and repair_history(self.store.database, session_id, history)
+            for finding in findings:
+                self.found.add(replace(finding, repaired=fixed and finding.weight is Weight.DERIVED))
+            if progress is not None:
+                progress(number, len(ids))
+
+    def knowledge(self) -> None:
+        """Every entry has its active version, and every quote stands in its event as long as that is stored."""
+        with self.store.database.read() as transaction:
+            for (key,) in transaction.all(SQL["without_active_version"]):
+                detail = f"the active version of {cast(str, key)[:80]!r} is missing"
+                self.found.add(Finding(weight=Weight.DAMAGE, area="knowledge", detail=detail))
+        place = (0, 0)
+        while True:
+            parameters = {"row": place[0], "version": place[1], "limit": limits.PAGE_KNOWLEDGE_MAX}
+            count = 0
+            with self.store.database.read() as transaction:
+                for row in transaction.iterate(SQL["evidence"], parameters):
+                    count += 1
+                    place = (cast(int, row[0]), cast(int, row[1]))
+                    self._evidence(cast("tuple[object, ...]", row[2:]))
+            self.versions += count
+            if count < limits.PAGE_KNOWLEDGE_MAX:
+                return
+
+    def journals(self) -> None:
+        """Turns under way parse; those that nobody works on any more wait for a recovery."""
+        with self.store.database.read() as transaction:
+            turns = transaction.all(SQL["interrupted_turns"], {"now": self.store.clock()})
+            tools = transaction.all(SQL["pending_tools"])
+        for session_id, turn_id, data, live in turns:
+            fault = json_fault(data, what=f"the input of turn {turn_id!s}")
+            if fault is not None:
+                self._journal(Weight.DAMAGE, session_id, fault)
+            elif not live:
+                self._journal(
+                    Weight.NOTE, session_id, f"turn {turn_id!s} was interrupted; `sessions recover` closes it"
+                )
+        for session_id, ordinal, call_id, _, arguments, result in tools:
+            for data in (arguments, result):
+                fault = None if data is None else json_fault(data, what=f"tool call {ordinal!s} ({call_id!s})")
+                if fault is not None:
+                    self._journal(Weight.DAMAGE, session_id, fault)
+
+    def owners(self) -> None:
+        """Leases that nobody holds any more; the next claim takes them over."""
+        with self.store.database.read() as transaction:
+            sessions = transaction.all(SQL["dead_sessions"], {"now": self.store.clock()})
+            jobs = transaction.all(SQL["dead_jobs"], {"now": self.store.clock()})
+        for (session_id,) in sessions:
+            detail = "its lease ran out or its owner is dead; the next claim takes it"
+            self.found.add(Finding(weight=Weight.NOTE, area="owner", session_id=cast(str, session_id), detail=detail))
+        for job_id, session_id in jobs:
+            detail = f"the worker of job {job_id!s} is dead or its lease ran out; the next claim counts that"
+            self.found.add(Finding(weight=Weight.NOTE, area="owner", session_id=cast(str, session_id), detail=detail))
+
+    def assets(self) -> VerifyReport:
+        """Every cataloged file, by its digest."""
+        report = self.store.verify_assets()
+        for problem in report.problems:
+            detail = f"asset {problem.name}: {problem.reason}"
+            self.found.add(Finding(weight=Weight.DAMAGE, area="media", detail=detail))
+        if report.uncataloged or report.temporaries:
+            detail = (
+                f"{report.uncataloged} files without a row and {report.temporaries} temporaries wait for collection"
+            )
+            self.found.add(Finding(weight=Weight.NOTE, area="media", detail=detail))
+        return report
+
+    def _integrity(self) -> list[str]:
+        try:
+            with self.store.database.read() as transaction:
+                return inspection.integrity_problems(transaction)
+        except Corrupt as error:
+            return [error.message]
+
+    def _session_ids(self) -> list[str]:
+        """All ids; 36 bytes each, so that a million fit."""
+        ids: list[str] = []
+        while True:
+            parameters = {
+                "after": ids[-1] if ids else "",
+                "workspace_id": None,
+                "limit": limits.PAGE_SESSIONS_MAX,
+            }
+            with self.store.database.read() as transaction:
+                page = [cast(str, row[0]) for row in transaction.all(SQL["sessions_after"], parameters)]
+            ids += page
+            if len(page) < limits.PAGE_SESSIONS_MAX:
+                return ids
+
+    def _evidence(self, row: tuple[object, ...]) -> None:
+        key, session_id, event_id, sequence, quote, found_id, payload = row
+        if session_id is None or quote is None:
+            return
+        detail = None
+        if found_id != event_id:
+            detail = f"the event behind {cast(str, key)[:80]!r} is not stored any more, but its Session is"
+        elif not _stands_in(cast(str, quote), cast(bytes, payload)):
+            detail = f"the quote behind {cast(str, key)[:80]!r} does not stand in its event"
+        if detail is not None:
+            self.found.add(
+                Finding(
+                    weight=Weight.DAMAGE,
+                    area="knowledge",
+                    session_id=cast(str, session_id),
+                    sequence=cast(int, sequence),
+                    event_id=cast(str, event_id),
+                    detail=detail,
+                )
+            )
+
+    def _journal(self, weight: Weight, session_id: object, detail: str) -> None:
+        self.found.add(Finding(weight=weight, area="journal", session_id=cast(str, session_id), detail=detail))
+
+
+def _survived(history: History, session_id: str) -> Iterator[Finding]:
+    """Findings of one Session; what cannot be read at all is one more, and the check goes on behind it."""
+    try:
+        yield from history.findings()
+    except Corrupt as error:
+        yield Finding(weight=Weight.DAMAGE, area="history", session_id=session_id, detail=error.message)
+
+
+def _stands_in(quote: str, payload: bytes) -> bool:
+    try:
+        parts = decode_payload(payload, what="event").parts
+    except EmelexError:
+        return False
+    return any(quote in part.text for part in parts if isinstance(part, TextPart))

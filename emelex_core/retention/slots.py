@@ -1,0 +1,32 @@
+"""Slots: a scheduled run happens once an instant of its schedule, however many processes fire (issue 7, item 5)."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from emelex_core import codec
+from emelex_core.clock import Clock
+from emelex_core.db.database import Database
+from emelex_core.db.statements import load
+
+SQL: Final = load("emelex_core", "retention")
+_NAME_BYTES_MAX: Final = 64
+
+
+def take(database: Database, name: str, slot: int, *, clock: Clock) -> bool:
+    """Take the slot of a schedule, an instant in milliseconds; whether nobody had taken it. Raises: Invalid, Storage."""
+    codec.check_line(name, what="name of a schedule", bytes_max=_NAME_BYTES_MAX)
+    key = {"name": name, "slot": slot}
+    with database.read() as transaction:
+        # Most who ask come second: they need no write lock to learn it.
+        if transaction.one(SQL["slot_taken"], key) is not None:
+            return False
+    with database.write() as transaction:
+        return transaction.run(SQL["take_slot"], {**key, "now": clock()}) == 1
+
+
+def last(database: Database, name: str) -> tuple[int, int] | None:
+    """The slot that was taken last, and when; None for a schedule that never ran."""
+    with database.read() as transaction:
+        row = transaction.one(SQL["last_slot"], {"name": name})
+    return None if row is None else (cast(int, row[0]), cast(int, row[1]))
