@@ -22,6 +22,8 @@ from emelex_core.errors import Corrupt, Invalid
 Json: TypeAlias = Any
 """A JSON value as Python holds it: dict, list, str, int, float, bool or None."""
 
+_Path: TypeAlias = "tuple[_Path, str | int] | None"
+"""Where a value stands: its container's place, and its key or index there."""
 _INTEGER_MIN: Final = -(2**63)
 _INTEGER_MAX: Final = 2**64 - 1
 
@@ -52,30 +54,31 @@ def check_json(value: Json, *, what: str, bytes_max: int) -> None:
     """
     nodes = 0
     size = 0
-    stack: list[tuple[Json, int, str]] = [(value, 1, "")]
+    stack: list[tuple[Json, int, _Path]] = [(value, 1, None)]
     while stack:
         item, depth, path = stack.pop()
         nodes += 1
         if nodes > limits.JSON_NODES_MAX:
             raise Invalid(f"{what}: more than {limits.JSON_NODES_MAX} JSON values")
-        if item is None or item is True or item is False:
+        if isinstance(item, str):
+            # What is ASCII is text, as long as it has characters; only the rest needs to be encoded to know.
+            size += len(item) if item.isascii() else len(check_text(item, what=_place(what, path)))
+        elif item is None or item is True or item is False:
             size += 4
-        elif isinstance(item, str):
-            size += len(check_text(item, what=f"{what}{path}"))
         elif isinstance(item, int):
             if not _INTEGER_MIN <= item <= _INTEGER_MAX:
-                raise Invalid(f"{what}{path}: the integer does not fit 64 bits")
+                raise Invalid(f"{_place(what, path)}: the integer does not fit 64 bits")
             size += 1
         elif isinstance(item, float):
             if not math.isfinite(item):
-                raise Invalid(f"{what}{path}: the number is not finite")
+                raise Invalid(f"{_place(what, path)}: the number is not finite")
             size += 1
         elif _is_container(item):
             if depth > limits.JSON_DEPTH_MAX:
                 raise Invalid(f"{what}: nested deeper than {limits.JSON_DEPTH_MAX}")
             size += _push_children(item, depth, path, stack, what)
         else:
-            raise Invalid(f"{what}{path}: {type(item).__name__} is not a JSON type")
+            raise Invalid(f"{_place(what, path)}: {type(item).__name__} is not a JSON type")
         if size > bytes_max:
             raise Invalid(f"{what}: more than {bytes_max} bytes")
 
@@ -87,21 +90,30 @@ def _is_container(item: Json) -> bool:
 def _push_children(
     item: dict[Any, Json] | list[Json] | tuple[Json, ...],
     depth: int,
-    path: str,
-    stack: list[tuple[Json, int, str]],
+    path: _Path,
+    stack: list[tuple[Json, int, _Path]],
     what: str,
 ) -> int:
     """Put a container's children on the stack and return the bytes of its keys."""
     if not isinstance(item, dict):
-        stack.extend((child, depth + 1, f"{path}[{index}]") for index, child in enumerate(item))
+        stack.extend((child, depth + 1, (path, index)) for index, child in enumerate(item))
         return len(item)
     size = 0
     for key, child in item.items():
         if not isinstance(key, str):
-            raise Invalid(f"{what}{path}: an object key is {type(key).__name__}, not text")
-        size += len(check_text(key, what=f"{what}{path} key")) + 1
-        stack.append((child, depth + 1, f"{path}.{key[:40]}"))
+            raise Invalid(f"{_place(what, path)}: an object key is {type(key).__name__}, not text")
+        size += (len(key) if key.isascii() else len(check_text(key, what=f"{_place(what, path)} key"))) + 1
+        stack.append((child, depth + 1, (path, key)))
     return size
+
+
+def _place(what: str, path: _Path) -> str:
+    """Spell where a value stands; only an error needs that."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:40]}")
+    return what + "".join(reversed(steps))
 
 
 def encode(value: Json, *, what: str, bytes_max: int) -> bytes:

@@ -336,8 +336,8 @@ def _read(path: Path, *, private: bool) -> bytes | None:
         return None
     except OSError as error:
         raise Storage(f"cannot read {path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{path} is not a regular file")
         if private and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
@@ -345,7 +345,9 @@ def _read(path: Path, *, private: bool) -> bytes | None:
                 f"{path} can be written by others (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o})",
                 hint=f"look what it says, then chmod go-w {path}",
             )
-        data = file.read(FILE_BYTES_MAX + 1)
+        data = os.read(descriptor, FILE_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > FILE_BYTES_MAX:
         raise UsageError(f"{path}: more than {FILE_BYTES_MAX} bytes")
     return data

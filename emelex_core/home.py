@@ -5,7 +5,7 @@ The module owns these invariants:
 - Looking is not creating: `locate` touches nothing, `create` makes the directories with their final mode.
 - A Home is used through its real path, so that a linked Home works and a link below it does not.
 - Every directory on the way down from the Home is ours, a real directory, and not writable by group or others.
-- Lock files are private, never unlinked, and waited for within a bound; every failure of the file system names its path.
+- Lock files are private, never unlinked, and waited for within a bound; failures of the file system name their path.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ def try_lock(descriptor: int, path: Path) -> bool:
         return False
     except OSError as error:
         raise Refused(
-            f"the file system of {path} cannot lock files: {error.strerror}", hint="keep the Home on a local file system"
+            f"the file system of {path} cannot lock files: {error.strerror}",
+            hint="keep the Home on a local file system",
         ) from error
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from emelex_core.errors import Invalid, WorkspaceMismatch
 _STATX_BTIME: Final = 0x800
 _AT_FDCWD: Final = -100
 _STATX_BYTES: Final = 256
+_MASK: Final = struct.Struct("=I")
+_BTIME: Final = struct.Struct("=qI")
 _BTIME_OFFSET: Final = 80
 """Offset of `stx_btime` (int64 seconds, uint32 nanoseconds) in `struct statx`, from linux/stat.h."""
 
@@ -120,14 +123,15 @@ if sys.platform == "linux":
         del status
         if _statx is None:
             return None
-        buffer = ctypes.create_string_buffer(_STATX_BYTES)
-        if _statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer) != 0:
+        buffer = bytearray(_STATX_BYTES)
+        where = (ctypes.c_char * _STATX_BYTES).from_buffer(buffer)
+        if _statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, where) != 0:
             return None
-        if not int.from_bytes(buffer[0:4], sys.byteorder) & _STATX_BTIME:
+        (mask,) = _MASK.unpack_from(buffer)
+        if not mask & _STATX_BTIME:
             return None
-        seconds = int.from_bytes(buffer[_BTIME_OFFSET : _BTIME_OFFSET + 8], sys.byteorder, signed=True)
-        nanoseconds = int.from_bytes(buffer[_BTIME_OFFSET + 8 : _BTIME_OFFSET + 12], sys.byteorder)
-        return seconds * 1_000_000_000 + nanoseconds
+        seconds, nanoseconds = _BTIME.unpack_from(buffer, _BTIME_OFFSET)
+        return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 else:
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from emelex_core import clock as clocks
 from emelex_core import faults, home, identity, limits
@@ -23,7 +23,7 @@ from emelex_core.clock import Clock
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.db.database import Database
 from emelex_core.db.opening import missing, open_database
-from emelex_core.errors import NotFound
+from emelex_core.errors import Invalid, NotFound
 from emelex_core.events import AssetRef
 from emelex_core.home import Home
 from emelex_core.identity import Workspace
@@ -32,10 +32,17 @@ from emelex_core.jobs.records import Job
 from emelex_core.knowledge import recall
 from emelex_core.knowledge.records import Knowledge
 from emelex_core.publish import PublishedJob, publish_compaction, publish_distillation
-from emelex_core.sessions import delete, lease, pages, registry
+from emelex_core.retention import run as retention
+from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
+from emelex_core.sessions import binding, delete, lease, pages, rebind, registry
 from emelex_core.sessions.delete import DeletedSession
 from emelex_core.sessions.lease import SessionLease
+from emelex_core.sessions.rebind import Displaced, Rebound
 from emelex_core.sessions.records import ImportSource, Session, StoredEvent
+
+if TYPE_CHECKING:
+    from emelex_core.models.manager import ModelManager
+    from emelex_core.models.records import InstalledModel
 
 PathLike = str | os.PathLike[str]
 STANDARD_ASSETS: Final = "assets"
@@ -59,8 +66,9 @@ class Totals:
 class MemoryStore:
     """One open store. A context manager; usable from several threads, one transaction at a time."""
 
-    def __init__(self, database: Database, assets_directory: Path, clock: Clock) -> None:
-        """Wrap an open database; use `open` or `open_path`."""
+    def __init__(self, database: Database, assets_directory: Path, clock: Clock, *, place: Home | None = None) -> None:
+        """Wrap an open database; use `open` or `open_path`. `place` is the Home that it was opened as a part of."""
+        self.home = place
         self.database = database
         self.assets_directory = assets_directory
         self.clock = clock
@@ -86,7 +94,8 @@ class MemoryStore:
         home.check_directory(place.root)
         assets_directory = place.memory / STANDARD_ASSETS
         home.check_asset_directory(assets_directory)
-        return cls(open_database(place.database, create=create, read_only=read_only), assets_directory, clock)
+        database = open_database(place.database, create=create, read_only=read_only)
+        return cls(database, assets_directory, clock, place=place)
 
     @classmethod
     def open_path(
@@ -142,6 +151,20 @@ class MemoryStore:
         with self.database.read() as transaction:
             return registry.get(transaction, registry.resolve(transaction, prefix), now=self.clock())
 
+    def bind_model(
+        self, session_id: str, model: InstalledModel, *, manager: ModelManager, lease: SessionLease | None = None
+    ) -> InstalledModel:
+        """Bind a Session to an installed model, once; a claimed Session is bound under its lease.
+
+        Raises: Invalid for a store without a Home, for another Home's manager or lease, and for another binding;
+        ModelSnapshotInvalid for a model that is gone or altered; SessionBusy, StaleSessionLease, NotFound.
+        """
+        if self.home != manager.home:
+            raise Invalid("a model is bound in the memory of its own Home; this store was opened otherwise")
+        if lease is not None:
+            return lease.bind_model(model, manager=manager, database=self.database)
+        return binding.bind(self.database, session_id, model, manager=manager, clock=self.clock)
+
     def list_sessions(
         self,
         workspace: PathLike | None = None,
@@ -149,13 +172,17 @@ class MemoryStore:
         limit: int = limits.PAGE_SESSIONS_MAX,
         before: tuple[int, str] | None = None,
     ) -> list[Session]:
-        """Sessions of one workspace, or of all, the most recently active first. Raises: Invalid."""
+        """Sessions of one workspace, or of all, the most recently active first.
+
+        Raises: Invalid; WorkspaceMismatch where the directory is not the one any more that Sessions were bound to.
+        """
         bound = None if workspace is None else identity.inspect(workspace)
         with self.database.read() as transaction:
             workspace_id = None
             if bound is not None:
                 workspace_id = registry.find_workspace(transaction, bound)
                 if workspace_id is None:
+                    rebind.require_not_displaced(transaction, bound)
                     return []
             return registry.page(transaction, workspace_id=workspace_id, now=self.clock(), limit=limit, before=before)
 
@@ -171,6 +198,22 @@ class MemoryStore:
         Raises: NotFound, SessionBusy for a live lease or worker, Storage.
         """
         return delete.delete(self.database, self.assets_directory, session_id, clock=self.clock)
+
+    def rebind_session(
+        self, session_id: str, workspace: PathLike, *, force: bool = False, dry_run: bool = False
+    ) -> Rebound:
+        """Bind a Session's directory, with all that belongs to it, to what it is now; say both identities.
+
+        Raises: NotFound; Invalid when it is bound there; Refused while the old directory stands and `force` is off;
+        SessionBusy, Storage.
+        """
+        found = identity.inspect(workspace)
+        return rebind.rebind(self.database, session_id, found, clock=self.clock, force=force, dry_run=dry_run)
+
+    def displaced(self, workspace: PathLike) -> tuple[Displaced, ...]:
+        """Directories with Sessions or Knowledge that this one may once have been. Raises: Invalid."""
+        with self.database.read() as transaction:
+            return rebind.displaced(transaction, identity.inspect(workspace))
 
     def validate_workspace(self, session: Session, workspace: PathLike) -> Workspace:
         """Check that a directory is the one a Session is bound to, before a model is loaded.
@@ -227,13 +270,14 @@ class MemoryStore:
         limit: int = limits.PAGE_KNOWLEDGE_MAX,
         before: tuple[int, int] | None = None,
     ) -> list[Knowledge]:
-        """Active entries of one workspace, or of all, the most recently changed first. Raises: Invalid."""
+        """Active entries of one workspace, or of all, the most recently changed first. Raises: as `list_sessions`."""
         bound = None if workspace is None else identity.inspect(workspace)
         with self.database.read() as transaction:
             workspace_id = None
             if bound is not None:
                 workspace_id = registry.find_workspace(transaction, bound)
                 if workspace_id is None:
+                    rebind.require_not_displaced(transaction, bound)
                     return []
             return recall.page(transaction, workspace_id=workspace_id, limit=limit, before=before)
 
@@ -290,6 +334,30 @@ class MemoryStore:
     def collect_assets(self, *, grace_ms: int = limits.ASSET_GRACE_MS) -> CollectReport:
         """One bounded pass over what nothing refers to any more. Raises: Invalid for the grace, Refused, Storage."""
         return collect.collect(self.database, self.assets_directory, clock=self.clock, grace_ms=grace_ms)
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    def maintain(
+        self,
+        policy: RetentionPolicy | None = None,
+        *,
+        vacuum: bool = False,
+        dry_run: bool = False,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> MaintenanceReport:
+        """Remove what is too old and tend the file, in bounded phases; a dry run only says what would go.
+
+        Raises: Invalid for a policy out of range, Cancelled when `stopped` said so between phases, Corrupt, Storage.
+        """
+        return retention.maintain(
+            self.database,
+            self.assets_directory,
+            RetentionPolicy() if policy is None else policy,
+            clock=self.clock,
+            vacuum=vacuum,
+            dry_run=dry_run,
+            stopped=stopped,
+        )
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,11 @@ class Call:
         return session
 
 
+def typed(text: str) -> str:
+    """A word of the command line that is stored text, not a path: UTF-8 whatever the locale says."""
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
+
+
 def has_database(home: Home) -> bool:
     """Whether the Home has a database. Raises: Storage, Refused when that cannot be told."""
     try:

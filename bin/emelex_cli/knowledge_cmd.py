@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emelex_cli import shapes
-from emelex_cli.call import Call
+from emelex_cli.call import Call, typed
 from emelex_cli.cursors import cursor as write_cursor
 from emelex_cli.cursors import knowledge_cursor
 from emelex_cli.output import neutralise, one_line
@@ -48,7 +48,7 @@ def list_knowledge(call: Call, *, everywhere: bool = False, limit: int = _LIMIT,
 def show(call: Call, *, key: str) -> int:
     """Print one entry with what it rests on."""
     with call.must_read() as store:
-        entry = store.get_knowledge(call.directory, key)
+        entry = store.get_knowledge(call.directory, typed(key))
     if call.out.json:
         call.out.record(shapes.knowledge(entry))
         return 0

@@ -49,7 +49,9 @@ _STATES_MAX: Final = 3
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a backup says of itself. `database_sha256` is the digest of the database file, in hex."""
+    """What a backup says of itself. `database_sha256` is the digest of the database file, in hex, and
+    `damage` counts what was damaged in the store already when somebody accepted that.
+    """
 
     type: str
     format: int
@@ -61,6 +63,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     events: int
     assets: int
     asset_bytes: int
+    damage: int
 
 
 class _Overtaken(StorageBusy):
@@ -177,7 +180,7 @@ def _copy(store: MemoryStore, target: Path, assets: Path, progress: Progress | N
                 if not transaction.run(SQL["drop_orphan"], {"sha256": sha256}):
                     raise _Overtaken("the store changes faster than it can be copied", hint="try again later")
         # What the copy holds stands in its main file alone: no log is part of a backup.
-        inspection.empty_log(copied)
+        inspection.give_up_log(copied)
     finally:
         copied.close()
         copied.owners.close()
@@ -220,8 +223,6 @@ def _verify(place: Home) -> CheckReport:
 def _describe(store: MemoryStore, place: Home, report: CheckReport) -> Manifest:
     with MemoryStore.open(place, read_only=True) as copy:
         totals = copy.totals()
-    for suffix in ("-shm", "-wal", ".owners.lock", ".open.lock"):
-        place.database.with_name(place.database.name + suffix).unlink(missing_ok=True)
     return Manifest(
         type="emelex_backup",
         format=FORMAT,
@@ -233,6 +234,7 @@ def _describe(store: MemoryStore, place: Home, report: CheckReport) -> Manifest:
         events=totals.events,
         assets=report.assets,
         asset_bytes=report.asset_bytes,
+        damage=report.damage,
     )
 
 

@@ -119,4 +119,5 @@ class RestoreReport:
     events: int
     assets: int
     asset_bytes: int
+    check: CheckReport
     workspaces: tuple[BoundWorkspace, ...]

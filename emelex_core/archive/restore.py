@@ -2,7 +2,8 @@
 
 The module owns these invariants:
 
-- The backup is proven before anything is written: its manifest, the database's digest, every asset's.
+- The database is proven by its digest before anything is written, each asset by its own as it is copied, and the whole
+  by a check at the end.
 - A Home that has a database is refused; nothing of it is touched.
 - The assets come first and the database gets its name last, so that a restore that was cut off leaves a Home without a
   database. Running it again finishes it.
@@ -12,6 +13,7 @@ The module owns these invariants:
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Final, cast
 
@@ -21,9 +23,10 @@ from emelex_core.archive.check import check
 from emelex_core.archive.new_file import new_file
 from emelex_core.archive.records import BoundWorkspace, RestoreReport
 from emelex_core.assets import files
+from emelex_core.db import schema
 from emelex_core.db.inspection import Progress
 from emelex_core.db.statements import load
-from emelex_core.errors import Corrupt, Refused, Storage
+from emelex_core.errors import Corrupt, NewerSchema, Refused, Storage
 from emelex_core.home import Home
 from emelex_core.identity import Identity
 from emelex_core.store import STANDARD_ASSETS, MemoryStore
@@ -50,18 +53,21 @@ def restore(backup: Path, place: Home, *, progress: Progress | None = None) -> R
     target = place.memory / STANDARD_ASSETS
     home.make_private_directory(target)
     home.check_asset_directory(target)
-    _copy_assets(backup / "memory" / STANDARD_ASSETS, target, progress)
+    _copy_assets(backup / "memory" / STANDARD_ASSETS, target, manifest, progress)
     faults.reach("restore.assets_copied")
     _copy_database(Home(backup).database, place.database)
     faults.reach("restore.database_copied")
     with MemoryStore.open(place) as store:
         totals = store.totals()
+        if (totals.sessions, totals.events) != (manifest.sessions, manifest.events):
+            raise Corrupt(f"{place.database} does not hold what the description of the backup says")
         return RestoreReport(
             database=place.database,
             sessions=totals.sessions,
             events=totals.events,
             assets=totals.assets,
             asset_bytes=totals.asset_bytes,
+            check=check(store),
             workspaces=bound_workspaces(store),
         )
 
@@ -84,33 +90,43 @@ def bound_workspaces(store: MemoryStore) -> tuple[BoundWorkspace, ...]:
 
 
 def _prove(backup: Home, manifest: Manifest) -> None:
-    """Hold a backup against what it says of itself, and check all of it. Raises: Corrupt."""
+    """Hold a backup's database against what the backup says of itself. Raises: Corrupt, NewerSchema."""
+    if manifest.schema_version > schema.CURRENT:
+        raise NewerSchema(
+            f"the backup has schema {manifest.schema_version}; this release knows {schema.CURRENT} and wrote nothing",
+            hint="use the newer release of Emelex memory",
+        )
     if not home.exists(backup.database) or file_sha256(backup.database) != manifest.database_sha256:
         raise Corrupt(f"the database of the backup {backup.root} is not the one that was written")
-    with MemoryStore.open(backup, read_only=True) as store:
-        totals, report = store.totals(), check(store)
-    if (totals.sessions, totals.events) != (manifest.sessions, manifest.events) or report.assets != manifest.assets:
-        raise Corrupt(f"the backup {backup.root} does not hold what its description says")
-    damaged = [finding for finding in report.findings if finding.area == "media" and finding.weight == "damage"]
-    if damaged:
-        raise Corrupt(f"the backup {backup.root} is damaged: {damaged[0].detail}")
 
 
-def _copy_assets(source: Path, target: Path, progress: Progress | None) -> None:
+def _copy_assets(source: Path, target: Path, manifest: Manifest, progress: Progress | None) -> None:
     try:
-        names = sorted(name for name in os.listdir(source) if files.is_digest(name))
+        found = sorted(path for path in source.iterdir() if files.is_digest(path.name))
     except OSError as error:
         raise home.storage_error(error, f"cannot list {source}") from error
-    for number, name in enumerate(names, start=1):
-        size = (source / name).stat().st_size
-        if home.exists(target / name):
-            # An earlier restore that was cut off got this far.
-            files.verify(target / name, sha256=name, size=size)
-        else:
-            copy_asset(source, target, name, size)
+    if len(found) < manifest.assets:
+        raise Corrupt(f"the backup has {len(found)} assets of {manifest.assets}")
+    for number, path in enumerate(found, start=1):
+        _copy_asset(path, target, accept_damage=manifest.damage > 0)
         if progress is not None:
-            progress(number, len(names))
+            progress(number, len(found))
     home.sync_directory(target)
+
+
+def _copy_asset(path: Path, target: Path, *, accept_damage: bool) -> None:
+    size = path.lstat().st_size
+    try:
+        if home.exists(target / path.name):
+            # An earlier restore that was cut off got this far.
+            files.verify(target / path.name, sha256=path.name, size=size)
+        else:
+            copy_asset(path.parent, target, path.name, size)
+    except Corrupt:
+        if not accept_damage:
+            raise
+        shutil.copyfile(path, target / path.name, follow_symlinks=False)
+        (target / path.name).chmod(home.PRIVATE_FILE)
 
 
 def _copy_database(source: Path, target: Path) -> None:

@@ -47,7 +47,7 @@ def publish(
         sniffed_kind, media_type, sha256, size = _write(stream, temporary)
         faults.reach("asset.written")
         final = directory / sha256
-        proven = files.verify(final, sha256=sha256, size=size) if home.exists(final) else None
+        proven = _prove(final, sha256=sha256, size=size)
         with database.write() as transaction:
             _give_name(temporary, final, proven, sha256=sha256, size=size)
             home.sync_directory(directory)
@@ -93,6 +93,14 @@ def _read(stream: Readable) -> bytes:
     if not isinstance(chunk, bytes):
         raise Invalid(f"the source of the media yields {type(chunk).__name__}, not bytes")
     return chunk
+
+
+def _prove(final: Path, *, sha256: str, size: int) -> os.stat_result | None:
+    """Verify what has the final name already; None when nothing has, or when it was collected under our eyes."""
+    try:
+        return files.verify(final, sha256=sha256, size=size)
+    except files.Missing:
+        return None
 
 
 def _give_name(temporary: Temporary, final: Path, proven: os.stat_result | None, *, sha256: str, size: int) -> None:

@@ -59,11 +59,14 @@ def copy_database(database: Database, target: Path, *, progress: Progress | None
     _sync(target)
 
 
-def empty_log(database: Database) -> None:
-    """Bring everything from the write-ahead log into the main file. Raises: StorageBusy while somebody reads it."""
-    ((busy, _, _),) = database.upkeep("PRAGMA wal_checkpoint(TRUNCATE)")
-    if busy:
-        raise StorageBusy(f"somebody reads the log of {database.path}")
+def give_up_log(database: Database) -> None:
+    """Bring everything into the main file and keep no write-ahead log, so that it can be read where nobody can write.
+
+    Opening it for writing makes a log again. Raises: StorageBusy while another connection is open.
+    """
+    ((mode,),) = database.upkeep("PRAGMA journal_mode = DELETE")
+    if mode != "delete":
+        raise StorageBusy(f"somebody else has {database.path} open")
 
 
 def _copy_pages(transaction: Transaction, target: Path, progress: Progress | None) -> None:

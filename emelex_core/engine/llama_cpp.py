@@ -100,7 +100,7 @@ class LlamaEngine:
         self._info = EngineInfo(
             reference=reference,
             snapshot_id=snapshot_id,
-            engine=f"llama.cpp {native.version()}, {path.name}",
+            engine=f"llama.cpp {native.version()}, {path.name}, threads {threads}",
             context_tokens=size,
             exact_tokens=True,
         )

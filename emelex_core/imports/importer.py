@@ -3,8 +3,8 @@
 The module owns these invariants:
 
 - A record is stored once: by the place up to which the file was read, and by its own id where that place is not proven.
-- Turns are committed in batches, each batch whole. The place in the file moves with the last batch that it covers, so that
-  a kill between two batches costs a second reading and nothing else.
+- Turns are committed in batches, each batch whole. The place in the file moves with the last batch that it covers, so
+  that a kill between two batches costs a second reading and nothing else.
 - Imported Sessions hold no tool authority: no snapshot is made of them.
 - One file's failure is reported and leaves the others alone.
 """
@@ -33,8 +33,8 @@ from emelex_core.store import MemoryStore
 class ImportedSession:
     """One Session of a transcript after this run. Counts are what this run added; `already` says that it was nothing.
 
-    `skipped` counts known noise and `defects` what was odd, by name, over the whole file; they stand with the file's main
-    Session. `distillation` is the id of the job that waits for it, or None.
+    `skipped` counts known noise and `defects` what was odd, by name, over the whole file; they stand with the file's
+    main Session. `distillation` is the id of the job that waits for it, or None.
     """
 
     id: str
@@ -92,7 +92,8 @@ def import_transcripts(
     `workspace` None binds each Session to the directory that it recorded, where that exists here, else to the current
     one. `store` may be None for a dry run without a database. `problem` hears of each file that failed.
 
-    Raises: Invalid and NotFound for paths that hold no transcript or no conversation; Cancelled, with all finished batches kept.
+    Raises: Invalid and NotFound for paths that hold no transcript or no conversation; Cancelled, with all finished
+    batches kept.
     """
     if store is None and not dry_run:
         raise Invalid("importing needs a store")

@@ -126,7 +126,7 @@ class SessionWriter:
             self._lease = None
 
     def _unknown(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """The events that are neither stored nor waiting in the batch; a reader sees repetitions only within a window."""
+        """The events that are neither stored nor in the batch; a reader sees repetitions only within a window."""
         new = [event for event in events if event.source_record not in self._waiting]
         if self._session is not None and self._store is not None:
             with self._store.database.read() as transaction:
@@ -143,7 +143,11 @@ class SessionWriter:
         if not self._batch:
             return
         lease = self._claim()
-        note = None if position is None else lambda transaction: self._note(transaction, position)
+
+        def note(transaction: Transaction) -> None:
+            if position is not None:
+                self._note(transaction, position)
+
         lease.append_prepared(self._batch, also=note)
         faults.reach("import.batch_committed")
         self._batch = []
@@ -180,7 +184,7 @@ class SessionWriter:
         )
 
     def _let_go(self, *, distill: bool) -> str | None:
-        """Release the lease and publish; a Session to which nothing was added is published too, which changes nothing."""
+        """Release the lease and publish; publishing a Session to which nothing was added changes nothing."""
         assert self._store is not None
         if self._session is None:
             return None

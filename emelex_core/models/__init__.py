@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from emelex_core.models.guard import MemorySnapshotReferenceGuard
 from emelex_core.models.load import Tokenizer, load_engine, load_tokenizer
+from emelex_core.models.manager import ModelManager
+from emelex_core.models.records import InstalledModel, ModelKind
 from emelex_core.models.resolve import (
     BUILTIN_REFERENCE,
     ResolvedEndpoint,
@@ -13,6 +16,10 @@ from emelex_core.models.resolve import (
 
 __all__ = [
     "BUILTIN_REFERENCE",
+    "InstalledModel",
+    "MemorySnapshotReferenceGuard",
+    "ModelKind",
+    "ModelManager",
     "ResolvedEndpoint",
     "ResolvedFile",
     "ResolvedModel",

@@ -28,7 +28,8 @@ LOCK_WAIT_SECONDS: Final = 60.0
 """A derived model is made in a second or two, a linked one is hashed in a few; who holds the lock longer is stuck."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told what is being done in a word (`copying`, `hashing`, `probing`), how many bytes of it are done, and of how many."""
+"""Told what is being done in a word (`copying`, `hashing`, `probing`), how many bytes of it are done, and of how many
+in all."""
 
 _BUFFER_BYTES: Final = limits.MIB
 """Large enough that hashing runs at the speed of the processor, small enough for any machine."""
@@ -97,7 +98,7 @@ def verify(path: Path, sha256: str, *, hint: str, progress: Progress | None = No
 
 @contextmanager
 def reading(path: Path, *, hint: str | None = None) -> Generator[BufferedReader]:
-    """Open a regular file for reading. Raises: ModelUnusable naming the path, for its bytes too while the block lasts."""
+    """Open a regular file for reading. Raises: ModelUnusable naming the path, also for a failure inside the block."""
     try:
         with open(path, "rb", opener=_open_reader) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

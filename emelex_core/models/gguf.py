@@ -1,7 +1,7 @@
 """A bounds-checked reader of GGUF files' headers. It reads metadata and tensor descriptions and trusts no length.
 
-Layout (ggml's docs/gguf.md): magic, version, tensor count, metadata count; then key, type, value; then the tensors' names,
-shapes, types and offsets; little-endian. The module owns these invariants:
+Layout (ggml's docs/gguf.md): magic, version, tensor count, metadata count; then key, type, value; then the tensors'
+names, shapes, types and offsets; little-endian. The module owns these invariants:
 
 - Every length is compared with what is left of the file before it is followed; every count has a bound.
 - What llama.cpp only asserts, and would end the process over, is checked here first: types of the keys that it reads

@@ -27,7 +27,10 @@ class SnapshotReferenceGuard(Protocol):
     """Says whether something outside the models still refers to a snapshot."""
 
     def is_referenced(self, snapshot_id: str) -> bool:
-        """Whether anything does. Raises: what keeps the answer from being known; removal then does not happen."""
+        """Whether anything does. A digest alone will do: the same bytes under another name are needed too.
+
+        Raises: what keeps the answer from being known; removal then does not happen.
+        """
         ...
 
 
@@ -39,7 +42,7 @@ class MemorySnapshotReferenceGuard:
         self._database = database
 
     def is_referenced(self, snapshot_id: str) -> bool:
-        """Whether a Session is bound to the snapshot. Raises: Storage, Refused, Corrupt, NewerSchema."""
+        """Whether a Session is bound to the snapshot's bytes. Raises: Storage, Refused, Corrupt, NewerSchema."""
         if not home.exists(self._database):
             return False
         database = open_database(self._database, read_only=True)

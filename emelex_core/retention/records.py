@@ -20,7 +20,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How long things are kept. Spans are since the last recorded activity; `versions` counts the newest of an entry."""
+    """How long things are kept. Spans are since the last recorded activity; `versions` is the newest of an entry."""
 
     session_ms: int = limits.RETENTION_SESSION_MS
     knowledge_ms: int = limits.RETENTION_KNOWLEDGE_MS
@@ -127,7 +127,8 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """One run. `counted_at` is the instant up to which time counted; `clock_lag_ms` is how far that is behind the clock.
+    """One run. `counted_at` is the instant up to which time counted; `clock_lag_ms` is how far that is behind the
+    clock.
 
     With `dry_run` the phases hold what would go and nothing was changed; `assets` and `file` are then None.
     `problems` are phases that could not be finished; the others ran all the same.

@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from emelex_core import codec
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database
+from emelex_core.db.database import Database, Value
 from emelex_core.db.statements import load
 
 SQL: Final = load("emelex_core", "retention")
@@ -14,9 +14,9 @@ _NAME_BYTES_MAX: Final = 64
 
 
 def take(database: Database, name: str, slot: int, *, clock: Clock) -> bool:
-    """Take the slot of a schedule, an instant in milliseconds; whether nobody had taken it. Raises: Invalid, Storage."""
+    """Take the slot of a schedule, an instant in milliseconds; whether it was free. Raises: Invalid, Storage."""
     codec.check_line(name, what="name of a schedule", bytes_max=_NAME_BYTES_MAX)
-    key = {"name": name, "slot": slot}
+    key: dict[str, Value] = {"name": name, "slot": slot}
     with database.read() as transaction:
         # Most who ask come second: they need no write lock to learn it.
         if transaction.one(SQL["slot_taken"], key) is not None:

@@ -54,7 +54,7 @@ def delete(
     clock: Clock,
     guard: Callable[[Transaction, int], None] | None = None,
 ) -> DeletedSession:
-    """Delete a Session that nobody holds. `guard` is called with the instant inside the transaction; what it raises stops it.
+    """Delete a Session that nobody holds. `guard` is asked inside the transaction; what it raises stops it.
 
     Raises: NotFound; SessionBusy with the deadline while a lease holds it or a worker has one of its jobs; Storage.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
 
 from emelex_core import codec, faults, identity, limits
 from emelex_core.clock import Clock
@@ -29,10 +29,14 @@ from emelex_core.errors import (
 from emelex_core.events import Event
 from emelex_core.identity import Workspace
 from emelex_core.publish import PublishedJob, publish_distillation
-from emelex_core.sessions import append, registry
+from emelex_core.sessions import append, binding, registry
 from emelex_core.sessions.append import AppendedTurn, Batch, PreparedTurn, Tail
 from emelex_core.sessions.records import Session
 from emelex_core.sessions.replay import Replay, replay
+
+if TYPE_CHECKING:
+    from emelex_core.models.manager import ModelManager
+    from emelex_core.models.records import InstalledModel
 
 _KEY: Final = object()
 _TOKEN_BYTES: Final = 16
@@ -124,6 +128,16 @@ class SessionLease:
             ):
                 raise self._stale()
         self.title = title
+
+    def bind_model(self, model: InstalledModel, *, manager: ModelManager, database: Database) -> InstalledModel:
+        """Bind the claimed Session; for `MemoryStore.bind_model`, whose `database` the lease must be of. Raises: as it."""
+        if database is not self._database:
+            raise Invalid(f"the lease of Session {self.session_id} is another store's")
+        with self._database.read() as transaction:
+            self._require_held(transaction)
+        return binding.bind(
+            self._database, self.session_id, model, manager=manager, clock=self._clock, token=self._token
+        )
 
     def release(self, *, distill: bool = False) -> PublishedJob | None:
         """Give the Session back; with `distill`, publish its distillation in the same transaction.

@@ -115,3 +115,20 @@ SELECT (SELECT count(*) FROM sessions), (SELECT ifnull(sum(last_sequence), 0) FR
        (SELECT count(*) FROM knowledge WHERE tombstoned_at IS NULL),
        (SELECT count(*) FROM knowledge WHERE tombstoned_at IS NOT NULL),
        (SELECT count(*) FROM assets), (SELECT ifnull(sum(size), 0) FROM assets);
+
+-- name: bind_model
+-- Once: a binding is never changed. `token` is that of the lease under which a claimed Session is bound, else null.
+UPDATE sessions
+   SET model_reference = :reference, model_snapshot_id = :snapshot_id, updated_at = max(updated_at + 1, :now)
+ WHERE id = :id AND model_reference IS NULL
+   AND (lease_token IS :token OR lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner));
+
+-- name: binding
+SELECT model_reference, model_snapshot_id,
+       CASE WHEN lease_token IS NOT NULL AND lease_token IS NOT :token AND lease_until > :now AND owner_alive(lease_owner)
+            THEN min(lease_until, :now + :lease_ms) END
+  FROM sessions WHERE id = :id;
+
+-- name: bound_to_snapshot
+-- Both texts end in the 64 digits of the snapshot's digest.
+SELECT 1 FROM sessions WHERE substr(model_snapshot_id, -64) = substr(:snapshot_id, -64) LIMIT 1;

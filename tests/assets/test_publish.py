@@ -232,6 +232,23 @@ def test_hashing_what_is_there_holds_no_lock(store: MemoryStore, monkeypatch: py
     store.store_asset(picture())
 
 
+def test_what_is_collected_during_the_look_is_linked_again(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """110: the file goes between the question whether it is there and its opening."""
+    ref = store.store_asset(picture())
+    verify = files.verify
+
+    def collect_then_verify(path: Path, *, sha256: str, size: int) -> os.stat_result:
+        path.unlink()
+        return verify(path, sha256=sha256, size=size)
+
+    monkeypatch.setattr(files, "verify", collect_then_verify)
+    assert store.store_asset(picture()) == ref
+    monkeypatch.undo()
+    assert store.read_asset(ref) == picture()
+
+
 @pytest.mark.parametrize("replacement", [None, picture(3)], ids=["collected", "replaced"])
 def test_what_changes_after_the_look_is_seen(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, replacement: bytes | None

@@ -1,7 +1,7 @@
-"""Import throughput: Claude Code JSONL through the reader, the entry gate and the store, against reading the same bytes.
+"""Import throughput: Claude Code JSONL through the reader, the entry gate and the store.
 
-The file is the demo's own transcript, repeated under new ids until it is large. One JSON line; ratios to a baseline in the
-same run: reading the lines and parsing each with orjson.
+The file is the demo's own transcript, repeated under new ids until it is large. One JSON line; ratios to a baseline in
+the same run: reading the lines and parsing each with orjson.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def grow(target: Path, megabytes: int) -> int:
                 for name in ("uuid", "parentUuid"):
                     if row.get(name):
                         text = text.replace(row[name], f"{round_number:08x}{row[name][8:]}")
-                file.write(text.replace("toolu_", f"toolu_{round_number}_").replace("msg_", f"msg_{round_number}_") + "\n")
+                file.write(
+                    text.replace("toolu_", f"toolu_{round_number}_").replace("msg_", f"msg_{round_number}_") + "\n"
+                )
             round_number += 1
         return file.tell()
 

@@ -49,7 +49,12 @@ def place(tmp_path: Path) -> dict[str, Path]:
     transcript = tmp_path / "0b9d3c1e-5a64-4a56-9d0e-2f0f5d1c7a11.jsonl"
     records = [
         ("user", "a", None, {"role": "user", "content": "Please keep the port at 5433."}),
-        ("assistant", "b", "a", {"role": "assistant", "content": [{"type": "text", "text": "The port stays at 5433."}]}),
+        (
+            "assistant",
+            "b",
+            "a",
+            {"role": "assistant", "content": [{"type": "text", "text": "The port stays at 5433."}]},
+        ),
     ]
     transcript.write_text(
         "".join(
@@ -108,7 +113,9 @@ def _require_whole(place: dict[str, Path], *, leases: bool = False) -> None:
             # Proves digests, sequences, turns, media links and the Summary; a hole would be Corrupt.
             with store.claim_session(session.id, place["workspace"]) as lease:
                 assert lease.replay().tail.sequence == session.last_sequence
-            assert [event.sequence for event in store.iterate_events(session)] == list(range(1, session.last_sequence + 1))
+            assert [event.sequence for event in store.iterate_events(session)] == list(
+                range(1, session.last_sequence + 1)
+            )
         assert rows(database, "SELECT count(*) FROM events")[0][0] == sum(s.last_sequence for s in sessions.values())
         assert store.verify_assets().problems == ()
         _require_acknowledged(place, store, set(sessions))
@@ -193,7 +200,10 @@ def test_a_storm_of_kills_loses_no_acknowledged_turn(place: dict[str, Path]) -> 
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-c", WRITER, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            [sys.executable, "-c", WRITER, *arguments],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
 
     writers = [start() for _ in range(3)]
@@ -204,7 +214,9 @@ def test_a_storm_of_kills_loses_no_acknowledged_turn(place: dict[str, Path]) -> 
         while kills < 25 and time.monotonic() - started < 20:
             # Each kill waits for progress first, so that slow machines kill as much work as fast ones.
             while (grown := place["log"].stat().st_size if place["log"].exists() else 0) <= seen:
-                assert all(writer.poll() is None for writer in writers), [w.communicate()[1] for w in writers if w.poll()]
+                assert all(writer.poll() is None for writer in writers), [
+                    w.communicate()[1] for w in writers if w.poll()
+                ]
                 time.sleep(0.002)
             seen = grown
             time.sleep(chance.uniform(0, 0.02))

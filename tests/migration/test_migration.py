@@ -27,7 +27,9 @@ def _bare(path: Path) -> None:
     path.touch(mode=0o600)
 
 
-def _migrated(path: Path, through: int, monkeypatch: pytest.MonkeyPatch, fill: Callable[[apsw.Connection], None]) -> None:
+def _migrated(
+    path: Path, through: int, monkeypatch: pytest.MonkeyPatch, fill: Callable[[apsw.Connection], None]
+) -> None:
     """Make a database of an older schema, exactly as that release's migrations made it, and fill it."""
     _bare(path)
     with monkeypatch.context() as older:
@@ -73,9 +75,9 @@ def test_a_fresh_database_records_every_step(tmp_path: Path) -> None:
     with MemoryStore.open(tmp_path / "home", create=True) as store:
         path = store.database.path
         assert store.totals().schema_version == schema.CURRENT
-    assert [(number, name) for number, name in rows(path, "SELECT number, name FROM schema_migrations ORDER BY 1")] == list(
-        schema.MIGRATIONS
-    )
+    assert [
+        (number, name) for number, name in rows(path, "SELECT number, name FROM schema_migrations ORDER BY 1")
+    ] == list(schema.MIGRATIONS)
     assert rows(path, "PRAGMA application_id") == [(schema.APPLICATION_ID,)]
 
 
@@ -121,7 +123,9 @@ KILLED = """
 """
 
 
-@pytest.mark.parametrize("point", ["create.file_made", *[f"migrate.before_commit:{nth + 1}" for nth in range(len(schema.MIGRATIONS))]])
+@pytest.mark.parametrize(
+    "point", ["create.file_made", *[f"migrate.before_commit:{nth + 1}" for nth in range(len(schema.MIGRATIONS))]]
+)
 def test_a_kill_while_a_database_is_made_loses_nothing(tmp_path: Path, workspace: Path, point: str) -> None:
     """14: whatever step it dies in, the next open finishes it."""
     home = tmp_path / "home"
@@ -142,7 +146,12 @@ def test_a_kill_in_an_upgrade_leaves_the_old_schema_whole(
 ) -> None:
     """14 and 16."""
     old = Home(tmp_path / "old")
-    _migrated(old.database, through, monkeypatch, lambda raw: raw.execute("INSERT INTO workspaces VALUES (1, 2, 3, NULL, 'w')"))
+    _migrated(
+        old.database,
+        through,
+        monkeypatch,
+        lambda raw: raw.execute("INSERT INTO workspaces VALUES (1, 2, 3, NULL, 'w')"),
+    )
     before = _ddl(old.database)
     killed = child(KILLED, old.root, env={"EMELEX_FAULT": "migrate.before_commit"})
     killed.communicate(timeout=60)

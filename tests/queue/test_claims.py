@@ -203,7 +203,9 @@ def test_expiry_ends_after_three(publish: Publish, take: Take, look: Look, clock
     assert (look(job).state, look(job).failure_count) == (JobState.FAILED, 3)
 
 
-def test_recovering_is_bounded(store: MemoryStore, publish: Publish, path: Path, take: Take, clock: ManualClock) -> None:
+def test_recovering_is_bounded(
+    store: MemoryStore, publish: Publish, path: Path, take: Take, clock: ManualClock
+) -> None:
     """Limits: 128 a call, and the next call goes on."""
     publish()
     lease = _taken(take)
@@ -406,7 +408,9 @@ def test_claimers_at_once_never_get_the_same_job(home: Path, tmp_path: Path) -> 
         done.update(out.split())
     assert len(done) == 60
     assert set(done.values()) == {1}
-    assert rows(MemoryStore.open(home).database.path, "SELECT state, count(*) FROM jobs GROUP BY 1") == [("completed", 60)]
+    assert rows(MemoryStore.open(home).database.path, "SELECT state, count(*) FROM jobs GROUP BY 1") == [
+        ("completed", 60)
+    ]
 
 
 @pytest.mark.parametrize("ahead", [DAY, 400 * DAY])
@@ -478,7 +482,14 @@ def test_depths_and_coverage_tell_where_jobs_are(
     lease = _taken(take)
     clock.turn(7 * SECOND)
     depth = reading.queue_depths(store.database, now=clock())[KIND.value]
-    assert (depth.pending, depth.running, depth.waiting, depth.blocked, depth.failed, depth.completed) == (1, 1, 1, 0, 1, 1)
+    assert (depth.pending, depth.running, depth.waiting, depth.blocked, depth.failed, depth.completed) == (
+        1,
+        1,
+        1,
+        0,
+        1,
+        1,
+    )
     assert depth.oldest_pending_seconds == 7
     coverage = reading.coverage(store.database)
     assert (coverage.sessions, coverage.distilled, coverage.failed, coverage.pending) == (5, 1, 1, 3)

@@ -78,7 +78,7 @@ def test_a_record_passes_the_entry_gate(lease: JobLease, look: Look, record: dic
 
 
 EDITS = {
-    "payload only": "UPDATE events SET payload = CAST('{\"parts\":[{\"text\":\"wordz\",\"type\":\"text\"}]}' AS BLOB)",
+    "payload only": 'UPDATE events SET payload = CAST(\'{"parts":[{"text":"wordz","type":"text"}]}\' AS BLOB)',
     "payload and length": "UPDATE events SET payload = CAST('{\"parts\":[]}' AS BLOB)",
     "chain only": "UPDATE events SET chain = zeroblob(32)",
     "instant": "UPDATE events SET created_at = created_at + 1",

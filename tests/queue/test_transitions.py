@@ -27,7 +27,9 @@ Look = Callable[[str], Job]
 class Rig:
     """One job, the lease that its last claim gave, and every verb as a caller would use it."""
 
-    def __init__(self, store: MemoryStore, clock: ManualClock, publish: Callable[[], str], take: Take, look: Look) -> None:
+    def __init__(
+        self, store: MemoryStore, clock: ManualClock, publish: Callable[[], str], take: Take, look: Look
+    ) -> None:
         self.store, self.clock, self.take = store, clock, take
         self.id = publish()
         self.look = lambda: look(self.id)
@@ -81,9 +83,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(
-    store: MemoryStore, clock: ManualClock, publish: Callable[[], str], take: Take, look: Look
-) -> Rig:
+def rig(store: MemoryStore, clock: ManualClock, publish: Callable[[], str], take: Take, look: Look) -> Rig:
     return Rig(store, clock, publish, take, look)
 
 
@@ -101,7 +101,9 @@ def test_every_legal_move_moves(rig: Rig, move: tuple[JobState, Verb], end: JobS
 
 
 @pytest.mark.parametrize(
-    "move", [pair for pair in itertools.product(JobState, Verb) if pair not in TRANSITIONS], ids=lambda value: str(value)
+    "move",
+    [pair for pair in itertools.product(JobState, Verb) if pair not in TRANSITIONS],
+    ids=lambda value: str(value),
 )
 def test_every_other_move_is_refused_and_changes_nothing(rig: Rig, move: tuple[JobState, Verb]) -> None:
     """Guards stand in the WHERE: an error of the tree, and a row as before."""

@@ -218,7 +218,9 @@ def test_first_opens_at_once_all_succeed(home: Path) -> None:
         thread.join()
     assert [answer(process) for process in processes] == [True, True]
     assert failures == []
-    assert rows(Home(home).database, "SELECT number FROM schema_migrations") == [(number,) for number, _ in schema.MIGRATIONS]
+    assert rows(Home(home).database, "SELECT number FROM schema_migrations") == [
+        (number,) for number, _ in schema.MIGRATIONS
+    ]
 
 
 def test_a_deleted_database_is_not_made_anew(store: MemoryStore, path: Path, workspace: Path) -> None:

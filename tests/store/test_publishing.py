@@ -102,7 +102,9 @@ def test_a_policy_is_checked(stated: dict[str, int]) -> None:
         CompactionPolicy(**stated)
 
 
-@pytest.mark.parametrize(("through", "words"), [(0, "not past"), (-1, "not past"), (5, "not an event"), (1, "splits"), (3, "splits")])
+@pytest.mark.parametrize(
+    ("through", "words"), [(0, "not past"), (-1, "not past"), (5, "not an event"), (1, "splits"), (3, "splits")]
+)
 def test_a_boundary_ends_a_turn(store: MemoryStore, session: Session, through: int, words: str) -> None:
     """116: missing, or inside a turn."""
     with pytest.raises(Invalid, match=words):

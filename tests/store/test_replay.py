@@ -69,7 +69,8 @@ def test_a_page_has_a_limit(store: MemoryStore, session: Session, limit: int) ->
 
 
 @pytest.mark.parametrize(
-    ("cap", "unit"), [("REPLAY_EVENTS_MAX", "events"), ("REPLAY_BYTES_MAX", "bytes"), ("REPLAY_MEDIA_BYTES_MAX", "media")]
+    ("cap", "unit"),
+    [("REPLAY_EVENTS_MAX", "events"), ("REPLAY_BYTES_MAX", "bytes"), ("REPLAY_MEDIA_BYTES_MAX", "media")],
 )
 def test_a_session_over_a_cap_is_refused_by_the_cap_and_still_compacts(
     store: MemoryStore, workspace: Path, session: Session, monkeypatch: pytest.MonkeyPatch, cap: str, unit: str

@@ -55,7 +55,9 @@ def test_a_title_of_512_bytes_stays_as_it_is(store: MemoryStore, workspace: Path
         assert store.get_session(store.start_session(workspace, title=title).id).title == title
 
 
-def test_a_live_claim_keeps_others_out(store: MemoryStore, session: Session, workspace: Path, clock: ManualClock) -> None:
+def test_a_live_claim_keeps_others_out(
+    store: MemoryStore, session: Session, workspace: Path, clock: ManualClock
+) -> None:
     """19: the second learns until when."""
     with store.claim_session(session.id, workspace), pytest.raises(SessionBusy) as busy:
         store.claim_session(session.id, workspace)
@@ -63,7 +65,9 @@ def test_a_live_claim_keeps_others_out(store: MemoryStore, session: Session, wor
     store.claim_session(session.id, workspace).release()
 
 
-def test_an_expired_claim_is_taken_over(store: MemoryStore, session: Session, workspace: Path, clock: ManualClock) -> None:
+def test_an_expired_claim_is_taken_over(
+    store: MemoryStore, session: Session, workspace: Path, clock: ManualClock
+) -> None:
     """20: the first holder learns it at its next append, renewal, replay, title or release."""
     first = store.claim_session(session.id, workspace)
     first.replay()

@@ -70,7 +70,7 @@ def test_a_name_that_stands_twice_is_refused() -> None:
         ("has_claimable", "jobs_to_claim"),
         ("expired", "jobs_running"),
         ("clamp_leases", "jobs_running"),
-        ("clamp_sessions", "sessions_by_lease"),
+        ("clamp_sessions", "sessions_held"),
         ("claim_of_session", "jobs_by_session"),
     ],
 )

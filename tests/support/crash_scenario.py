@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from emelex_queue import claims
+from emelex_workers.attempt import attempt
 from scripted import ScriptedEngine, says, turn
 
 from emelex_core import Event, MemoryStore, limits
@@ -20,8 +22,6 @@ from emelex_core.engine.ports import CancelToken
 from emelex_core.imports.importer import import_transcripts
 from emelex_core.jobs.records import JobKind
 from emelex_core.sessions.append import AppendedTurn
-from emelex_queue import claims
-from emelex_workers.attempt import attempt
 
 
 class Log:

@@ -76,7 +76,9 @@ class Pool:
         """Everybody whom this pool ever started; nobody for one that counts processes in a namespace of its own."""
         with self._news:
             return (
-                [event["pid"] for event in self.events if event["event"] == "WorkerStarted"] if self._sees_our_ids else []
+                [event["pid"] for event in self.events if event["event"] == "WorkerStarted"]
+                if self._sees_our_ids
+                else []
             )
 
     def of(self, name: str) -> list[dict[str, Any]]:
@@ -156,7 +158,8 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def _lives(pid: int) -> bool:
+    """Whether a process has not ended. Its main thread can be a zombie while another thread still holds its files."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False

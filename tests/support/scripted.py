@@ -38,7 +38,11 @@ class ScriptedEngine:
     @property
     def info(self) -> EngineInfo:
         return EngineInfo(
-            reference="scripted", snapshot_id="scripted@1", engine="scripted", context_tokens=self.context, exact_tokens=True
+            reference="scripted",
+            snapshot_id="scripted@1",
+            engine="scripted",
+            context_tokens=self.context,
+            exact_tokens=True,
         )
 
     @property
@@ -96,12 +100,14 @@ def turn(number: int) -> list[Event]:
     return [
         Event.user(
             f"Please look at part {number}. Never change the file conftest_{number}.py without asking me.\n"
-            f"The staging database of part {number} runs on PostgreSQL 15 behind port 543{number}, and it is restored from the "
-            "nightly dump every morning at six."
+            f"The staging database of part {number} runs on PostgreSQL 15 behind port 543{number}, and it is restored "
+            "from the nightly dump every morning at six."
         ),
         Event.assistant(STATEMENT + f" Part {number} is done.", call),
         Event.tool(f"call-{number}", f"{number} passed in 0.{number}s\n" + "." * 400, exit_code=0),
-        Event.assistant(f"All {number} tests of part {number} pass now, and the report is written to reports/part_{number}.txt."),
+        Event.assistant(
+            f"All {number} tests of part {number} pass now, and the report is written to reports/part_{number}.txt."
+        ),
     ]
 
 

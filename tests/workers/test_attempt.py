@@ -7,6 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
+from emelex_workers import attempt as attempts
+from emelex_workers.attempt import attempt
+from emelex_workers.drain import DrainOptions, drain
+from emelex_workers.heartbeat import Heartbeat
+from emelex_workers.progress import JobEnded, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, Writer, says
 
 from emelex_core import Event, MemoryStore
@@ -15,17 +21,13 @@ from emelex_core.errors import Cancelled, Corrupt, EngineFailure, PermanentFailu
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind, JobState
 from emelex_core.sessions.records import Session
-from emelex_queue import claims
-from emelex_workers import attempt as attempts
-from emelex_workers.attempt import attempt
-from emelex_workers.drain import DrainOptions, drain
-from emelex_workers.heartbeat import Heartbeat
-from emelex_workers.progress import JobEnded, WorkEvent
 
 Talk = Callable[[int], Session]
 
 
-def run(store: MemoryStore, write: Writer, *, kind: JobKind = JobKind.DISTILLATION, stop: CancelToken | None = None) -> JobEnded:
+def run(
+    store: MemoryStore, write: Writer, *, kind: JobKind = JobKind.DISTILLATION, stop: CancelToken | None = None
+) -> JobEnded:
     lease = claims.claim(store.database, kind, clock=store.clock)
     assert lease is not None
     return attempt(store, lease, ScriptedEngine(write=write), stop=stop or CancelToken(), chunking=True)
@@ -216,7 +218,9 @@ def test_a_damaged_history_is_told_not_shortened(store: MemoryStore, workspace: 
     drain(store, DrainOptions(), engines=source, listen=events.append, stop=CancelToken())
     assert store.get_session(session.id).summary_sequence > 0
     with store.database.write() as transaction:
-        transaction.run("UPDATE events SET payload = CAST(replace(payload, 'part 2', 'part 9') AS BLOB) WHERE sequence = 5")
+        transaction.run(
+            "UPDATE events SET payload = CAST(replace(payload, 'part 2', 'part 9') AS BLOB) WHERE sequence = 5"
+        )
     with store.claim_session(session.id, workspace) as lease, pytest.raises(Corrupt, match=f"{session.id}.*event 5"):
         lease.replay()
 
@@ -232,9 +236,13 @@ def test_events_of_one_summary_are_replayed_behind_it(store: MemoryStore, worksp
         assert history.summary is not None
         assert history[0] is history.summary
         assert [event.sequence for event in history[1:]] == [
-            number for number in range(first.covered_sequence + 1, first.last_sequence + 1) if number != first.summary_sequence
+            number
+            for number in range(first.covered_sequence + 1, first.last_sequence + 1)
+            if number != first.summary_sequence
         ]
-        lease.append_turns([[Event.user(f"Go on with step {n}. " + "word " * 150), Event.assistant("Done. " * 80)] for n in range(12)])
+        lease.append_turns(
+            [[Event.user(f"Go on with step {n}. " + "word " * 150), Event.assistant("Done. " * 80)] for n in range(12)]
+        )
     drain(store, DrainOptions(), engines=source, listen=lambda event: None, stop=CancelToken())
     second = store.get_session(session.id)
     assert second.covered_sequence > first.summary_sequence

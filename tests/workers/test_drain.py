@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_workers.drain import DrainOptions, drain
+from emelex_workers.progress import DrainReport, JobEnded, JobStarted, PlanningNote, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, python, says
 
 from emelex_core import Event, MemoryStore
@@ -18,13 +20,13 @@ from emelex_core.engine.ports import CancelToken
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind, JobState
 from emelex_core.sessions.records import Session
-from emelex_workers.drain import DrainOptions, drain
-from emelex_workers.progress import DrainReport, JobEnded, JobStarted, PlanningNote, WorkEvent
 
 Talk = Callable[[int], Session]
 
 
-def work(store: MemoryStore, source: ScriptedSource | None = None, **options: object) -> tuple[DrainReport, list[WorkEvent]]:
+def work(
+    store: MemoryStore, source: ScriptedSource | None = None, **options: object
+) -> tuple[DrainReport, list[WorkEvent]]:
     events: list[WorkEvent] = []
     source = source or ScriptedSource(ScriptedEngine(write=says("x")))
     report = drain(store, DrainOptions(**options), engines=source, listen=events.append, stop=CancelToken())  # type: ignore[arg-type]  # options are the dataclass's own
@@ -89,7 +91,7 @@ def test_planning_says_what_it_saw(store: MemoryStore, talk: Talk) -> None:
 
 
 def test_imported_history_past_every_replay_cap_is_compacted(store: MemoryStore, workspace: Path) -> None:
-    """Behaviours 44 and 174: the source is read in pages; a replay refuses, naming the cap, until the Summary is there."""
+    """Behaviours 44 and 174: the source is read in pages; a replay refuses, naming the cap, until it is compacted."""
     session = store.start_session(workspace, title="big")
     with store.claim_session(session.id, workspace) as lease:
         for number in range(20):
@@ -178,7 +180,9 @@ def test_a_killed_worker_does_not_block_other_jobs(home: Path, store: MemoryStor
     held = holder.stdout.readline().strip()
     other = talk(1)
     report, events = work(store)
-    assert [event.session for event in events if isinstance(event, JobEnded)] == [other.id], "a live worker's job is left alone"
+    assert [event.session for event in events if isinstance(event, JobEnded)] == [other.id], (
+        "a live worker's job is left alone"
+    )
     holder.kill()
     holder.communicate(timeout=10)
     third = talk(1)
@@ -194,6 +198,8 @@ def test_a_killed_worker_does_not_block_other_jobs(home: Path, store: MemoryStor
 def test_the_report_is_what_the_contract_says(store: MemoryStore, talk: Talk) -> None:
     talk(12)
     report, events = work(store)
-    assert json.dumps([event.outcome for event in events if isinstance(event, JobEnded)]) == '["completed", "completed"]'
+    assert (
+        json.dumps([event.outcome for event in events if isinstance(event, JobEnded)]) == '["completed", "completed"]'
+    )
     assert report.knowledge_candidates == len(store.list_knowledge(None))
     assert (report.retries_scheduled, report.failed_jobs, report.released_jobs) == (0, 0, 0)

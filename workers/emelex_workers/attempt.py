@@ -1,16 +1,18 @@
 """One attempt at one claimed job, and how it ends.
 
-    work ── done ──────────────▶ complete        (the result commits with the settlement)
-         ├─ told to stop ──────▶ release         (nothing is counted)
-         ├─ Session is live ───▶ release         (interactive execution wins)
-         ├─ retryable failure ─▶ fail            (back-off, or terminal on the third)
-         ├─ permanent failure ─▶ fail, terminal
-         └─ lease lost ────────▶ StaleJobLease   (the drain aborts, nothing is recorded; behaviour 168)
+work ── done ──────────────▶ complete        (the result commits with the settlement)
+     ├─ told to stop ──────▶ release         (nothing is counted)
+     ├─ Session is live ───▶ release         (interactive execution wins)
+     ├─ retryable failure ─▶ fail            (back-off, or terminal on the third)
+     ├─ permanent failure ─▶ fail, terminal
+     └─ lease lost ────────▶ StaleJobLease   (the drain aborts, nothing is recorded; behaviour 168)
 """
 
 from __future__ import annotations
 
 import time
+
+from emelex_queue.lease import JobLease, bounded
 
 from emelex_core import faults
 from emelex_core.engine.ports import CancelToken, ChatEngine
@@ -27,7 +29,6 @@ from emelex_core.errors import (
 )
 from emelex_core.jobs.records import JobKind
 from emelex_core.store import MemoryStore
-from emelex_queue.lease import JobLease, bounded
 from emelex_workers.compaction import compact
 from emelex_workers.distillation import distill
 from emelex_workers.heartbeat import Cause, Heartbeat
@@ -36,9 +37,7 @@ from emelex_workers.result import JobResult
 from emelex_workers.text import secrets
 
 
-def attempt(
-    store: MemoryStore, lease: JobLease, engine: ChatEngine, *, stop: CancelToken, chunking: bool
-) -> JobEnded:
+def attempt(store: MemoryStore, lease: JobLease, engine: ChatEngine, *, stop: CancelToken, chunking: bool) -> JobEnded:
     """Run a claimed job to its settlement and say how it ended.
 
     Raises: StaleJobLease when the lease was lost; Storage when the database failed, with the job released if possible.
@@ -64,14 +63,10 @@ def attempt(
             raise
         except Exception as error:  # noqa: BLE001 - a fault in a job's code must not stop the jobs behind it
             return _failed(lease, started, error, permanent=False)
-    return _ended(
-        "completed", lease, started, result=result, knowledge_candidates=result.knowledge_candidates
-    )
+    return _ended("completed", lease, started, result=result, knowledge_candidates=result.knowledge_candidates)
 
 
-def _work(
-    store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool
-) -> JobResult:
+def _work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
     if lease.job.kind is JobKind.COMPACTION:
         return compact(store, lease.job, engine, cancel, chunking=chunking)
     return distill(store, lease.job, engine, cancel)

@@ -1,12 +1,15 @@
-"""Compaction: from a claimed job to a Summary, written in the transaction that completes the job (behaviours 121, 122, 174).
+"""Compaction: from a claimed job to a Summary, written in the transaction that completes the job.
 
-The source is the prior Summary, if any, and the events after what it covers, read in verified pages whatever their size.
+The source is the prior Summary, if any, and the events after what it covers, read in verified pages whatever their size
+(behaviours 121, 122 and 174).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
+
+from emelex_queue.records import ClaimedJob
 
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
@@ -17,7 +20,6 @@ from emelex_core.sessions import append, pages
 from emelex_core.sessions.append import Tail
 from emelex_core.sessions.records import Session, StoredEvent
 from emelex_core.store import MemoryStore
-from emelex_queue.records import ClaimedJob
 from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult
 from emelex_workers.summarise import summarise
@@ -25,7 +27,9 @@ from emelex_workers.summarise import summarise
 SESSIONS: Final = load("emelex_core", "sessions")
 
 
-def compact(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
+def compact(
+    store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: CancelToken, *, chunking: bool
+) -> JobResult:
     """Make the Summary of a job's source; nothing is written before the result is applied.
 
     Raises: PermanentFailure, OutputRejected, EngineFailure, Cancelled, Corrupt.

@@ -34,7 +34,7 @@ CANDIDATES_BEST: Final = 24
 """So many of the best are proposed for one Session; more would be noise to whoever recalls them."""
 POOL_MAX: Final = 512
 """Sentences held while reading; beyond it the lowest-ranked go, counted."""
-WORDED_CHARACTERS_MIN: Final = 80
+WORDED_CHARACTERS_MIN: Final = 60
 """Shorter sentences are short enough: their own words are the best evidence."""
 SAME: Final = 0.8
 """From this share of common words on, two sentences or keys are about the same."""

@@ -1,11 +1,14 @@
-"""Distillation: from a claimed job to Knowledge, written in the transaction that completes the job (behaviours 136 to 140, 177).
+"""Distillation: from a claimed job to Knowledge, written in the transaction that completes the job.
 
-Only events past the Session's watermark are read, so that each event is evidence once. Summaries are never evidence.
+Only events past the Session's watermark are read, so that each event is evidence once. Summaries are never evidence
+(behaviours 136 to 140 and 177).
 """
 
 from __future__ import annotations
 
 from typing import Final, cast
+
+from emelex_queue.records import ClaimedJob
 
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
@@ -15,7 +18,6 @@ from emelex_core.knowledge import recall
 from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.sessions import pages
 from emelex_core.store import MemoryStore
-from emelex_queue.records import ClaimedJob
 from emelex_workers.distil import Candidate, distil
 from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult
@@ -81,5 +83,3 @@ def _upsert(candidate: Candidate) -> Upsert:
             quote=candidate.quote,
         ),
     )
-
-

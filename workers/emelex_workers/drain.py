@@ -10,12 +10,13 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind
 from emelex_core.store import MemoryStore
-from emelex_queue import claims
-from emelex_queue.lease import JobLease
 from emelex_workers import planning
 from emelex_workers.attempt import attempt
 from emelex_workers.engines import EngineSource

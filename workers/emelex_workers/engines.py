@@ -25,7 +25,7 @@ CONTEXT_TOKENS_UNSTATED: Final = 4_096
 
 
 class EngineSource(Protocol):
-    """One model, not loaded yet. All methods raise ModelUnusable, NotFound or UsageError as resolving and loading do."""
+    """One model, not loaded yet. All methods raise ModelUnusable, NotFound or UsageError as loading does."""
 
     @property
     def reference(self) -> str:
@@ -76,9 +76,7 @@ class ConfiguredEngines:
 
     def _resolve(self) -> ResolvedModel:
         if self._resolved is None:
-            self._resolved = resolve_model(
-                self.reference, models_dir=self.models_directory, endpoints=self.endpoints
-            )
+            self._resolved = resolve_model(self.reference, models_dir=self.models_directory, endpoints=self.endpoints)
         return self._resolved
 
 

@@ -107,7 +107,7 @@ def _publish(store: MemoryStore, session: Session, plan: CompactionPlan) -> tupl
     with store.database.read() as transaction:
         waiting = transaction.one(JOBS["unfinished_compaction"], {"session_id": session.id})
     if waiting is not None:
-        return None, f"job {waiting[0]} compacts it already"
+        return None, f"job {cast(str, waiting[0])} compacts it already"
     return store.queue_compaction(session.id, plan), "due"
 
 
@@ -163,4 +163,6 @@ def _grown(store: MemoryStore, *, trigger_tokens: int, session_id: str | None) -
 def _note(outcome: PublishedJob | PlanningNote, session: Session) -> PlanningNote:
     if isinstance(outcome, PlanningNote):
         return outcome
-    return PlanningNote(session=session.id, tokens=0, planned=True, reason=f"compaction job {outcome.id} {outcome.state}")
+    return PlanningNote(
+        session=session.id, tokens=0, planned=True, reason=f"compaction job {outcome.id} {outcome.state}"
+    )

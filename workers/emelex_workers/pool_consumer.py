@@ -26,13 +26,13 @@ from multiprocessing.context import ForkProcess
 from types import FrameType
 from typing import Final, TypeAlias, cast
 
+from emelex_queue import deaths
+from emelex_queue.huey_storage import JobTableStorage
 from huey import Huey
 from huey.consumer import BaseProcess, Consumer, ConsumerStopped, ProcessEnvironment, Scheduler, Worker
 
 from emelex_core.errors import Invalid, Storage
 from emelex_core.store import MemoryStore
-from emelex_queue import deaths
-from emelex_queue.huey_storage import JobTableStorage
 from emelex_workers.latch import Latch
 from emelex_workers.pool_child import Child, Lines, Living, PoolPlan, live
 from emelex_workers.pool_events import Channel, Death, PoolEvent, PoolStopping, WorkerEnded, WorkerStarted

@@ -21,8 +21,8 @@ class JobStarted:
 class JobEnded:
     """A job's attempt ended. `outcome` is completed, retry, failed or released; tokens are the engine's own counts.
 
-    `error` is the stored diagnostic of a retry or a failure; `retry_at` is the instant of the next attempt in milliseconds;
-    `knowledge_candidates` counts what a distillation applied.
+    `error` is the stored diagnostic of a retry or a failure; `retry_at` is the instant of the next attempt in
+    milliseconds; `knowledge_candidates` counts what a distillation applied.
     """
 
     outcome: str

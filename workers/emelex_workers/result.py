@@ -12,7 +12,7 @@ from emelex_workers.text.restate import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """`apply` writes the result in the settlement's transaction; `record` says what made it; `usage` is what it cost."""
+    """`apply` writes the result in the settlement's transaction, `record` says what made it, `usage` what it cost."""
 
     apply: Callable[[Transaction], None]
     record: dict[str, Any]

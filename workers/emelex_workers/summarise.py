@@ -31,7 +31,7 @@ from emelex_workers.text.restate import Restater, Usage
 from emelex_workers.text.windows import windows
 
 RULES_VERSION: Final = "summary-1"
-WORDED_CHARACTERS_MIN: Final = 90
+WORDED_CHARACTERS_MIN: Final = 60
 """Shorter lines gain nothing from another wording."""
 RECENCY_POINTS: Final = 12.0
 """How much the newest line is worth more than the oldest."""

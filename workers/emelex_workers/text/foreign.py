@@ -18,32 +18,50 @@ from emelex_workers.text.cues import Cue
 
 LINES_MAX: Final = 2_000
 TEXT_CHARACTERS_MAX: Final = 65_536
+UNREAD_CHARACTERS_MAX: Final = 1_048_576
+"""Texts that wait to be read; more are read at once, so that memory stays flat."""
 REPEATS: Final = 0.8
 """From this share of its words on, a sentence repeats a foreign line."""
 
 
 @dataclass(slots=True)
 class ForeignWords:
-    """Collects what others state, event by event in order."""
+    """Collects what others state, event by event in order.
+
+    Texts are only kept until somebody asks: most Sessions state nothing that could repeat them.
+    """
 
     _said: list[keys.Frame] = field(default_factory=list[keys.Frame])
+    _unread: list[str] = field(default_factory=list[str])
+    _unread_characters: int = 0
 
     def add(self, event: StoredEvent) -> None:
         """Take in one event; own words are passed over."""
         if event.kind in EVIDENCE_KINDS:
             return
         for part in event.parts:
-            text = part.text if isinstance(part, ToolResultPart | TextPart) else ""
-            for line in text[:TEXT_CHARACTERS_MAX].splitlines():
-                if len(self._said) >= LINES_MAX:
-                    return
-                if durable.CHARACTERS_MIN <= len(line) <= durable.CHARACTERS_MAX and _states(line):
-                    self._said.append(keys.frame(line))
+            if isinstance(part, ToolResultPart | TextPart):
+                text = part.text[:TEXT_CHARACTERS_MAX]
+                self._unread.append(text)
+                self._unread_characters += len(text)
+        if self._unread_characters > UNREAD_CHARACTERS_MAX:
+            self._read()
 
     def holds(self, sentence: str) -> bool:
         """Whether a sentence repeats what was said by others before."""
+        self._read()
         shape = keys.frame(sentence)
         return any(keys.containment(shape, said) >= REPEATS for said in self._said)
+
+    def _read(self) -> None:
+        for text in self._unread:
+            for line in text.splitlines():
+                if len(self._said) >= LINES_MAX:
+                    break
+                if durable.CHARACTERS_MIN <= len(line) <= durable.CHARACTERS_MAX and _states(line):
+                    self._said.append(keys.frame(line))
+        self._unread = []
+        self._unread_characters = 0
 
 
 def _states(line: str) -> bool:

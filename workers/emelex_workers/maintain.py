@@ -1,0 +1,140 @@
+"""Maintenance as it is run: by hand, from cron or a timer, or by a pool on its schedule (issue 7, item 5).
+
+    lock ── count lost claims ── the store's phases ── report
+    schedule ── the newest slot that has come ── taken by one of all who ask ── lock ── …
+
+The module owns these invariants:
+
+- One run at a time: a kernel lock on a never-deleted file beside the database; who comes second does nothing.
+- A slot runs once, however many pools fire. Slots that were missed collapse into the newest one.
+- Claims of dead workers are counted here, by the queue; the store's own phases know no attempts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from emelex_queue import claims
+from huey import crontab
+
+from emelex_core.errors import Storage, UsageError
+from emelex_core.home import open_private
+from emelex_core.retention import slots
+from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
+from emelex_core.store import MemoryStore
+
+SCHEDULE: Final = "17 3 * * *"
+"""When a pool maintains its store: once a day, at night, UTC."""
+SCHEDULE_NAME: Final = "maintenance"
+_FIELDS: Final = ("minute", "hour", "day", "month", "day_of_week")
+_SLOT_DAYS_MAX: Final = 366
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceRun:
+    """One run: claims of dead workers that were counted as failures, and what the store's phases did."""
+
+    lost_claims: int
+    report: MaintenanceReport
+
+
+def maintain(
+    store: MemoryStore,
+    policy: RetentionPolicy,
+    *,
+    vacuum: bool = False,
+    dry_run: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
+) -> MaintenanceRun | None:
+    """Maintain a store; None when somebody else does so just now. A dry run takes no lock and counts nothing.
+
+    Raises: as `MemoryStore.maintain`.
+    """
+    policy.check()
+    if dry_run:
+        return MaintenanceRun(lost_claims=0, report=store.maintain(policy, dry_run=True))
+    with _alone(store.database.path) as alone:
+        if not alone:
+            return None
+        lost = _recover(store, policy.rows_max)
+        return MaintenanceRun(lost_claims=lost, report=store.maintain(policy, vacuum=vacuum, stopped=stopped))
+
+
+def run_due(
+    store: MemoryStore,
+    *,
+    schedule: str = SCHEDULE,
+    policy: RetentionPolicy | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> MaintenanceRun | None:
+    """Maintain a store if a slot of its schedule has come that nobody took; None when there was nothing to do.
+
+    Call it as often as you like. Raises: UsageError for the schedule; as `maintain`.
+    """
+    slot = newest_slot(schedule, store.clock())
+    if slot is None or not slots.take(store.database, SCHEDULE_NAME, slot, clock=store.clock):
+        return None
+    return maintain(store, RetentionPolicy() if policy is None else policy, stopped=stopped)
+
+
+def newest_slot(schedule: str, now: int) -> int | None:
+    """The last instant at or before `now` that five crontab fields name, UTC; None when none came within a year.
+
+    Raises: UsageError for fields that are no crontab.
+    """
+    fits = _parse(schedule)
+    minute = datetime.fromtimestamp(now // 60_000 * 60, tz=UTC)
+    oldest = minute - timedelta(days=_SLOT_DAYS_MAX)
+    while minute > oldest:
+        if fits(minute):
+            return int(minute.timestamp()) * 1000
+        minute -= timedelta(minutes=1)
+    return None
+
+
+def _parse(schedule: str) -> Callable[[datetime], bool]:
+    fields = schedule.split()
+    if len(fields) != len(_FIELDS):
+        raise UsageError(
+            f"schedule {schedule[:80]!r} has {len(fields)} fields, not {len(_FIELDS)}", hint=f"for example {SCHEDULE!r}"
+        )
+    try:
+        return crontab(**dict(zip(_FIELDS, fields, strict=True)), strict=True)
+    except ValueError as error:
+        raise UsageError(f"schedule {schedule[:80]!r}: {error}", hint=f"for example {SCHEDULE!r}") from None
+
+
+def _recover(store: MemoryStore, rows_max: int) -> int:
+    """Count lost claims until none is left or the bound is met."""
+    total = 0
+    while total < rows_max:
+        counted = claims.recover_lost(store.database, clock=store.clock)
+        if not counted:
+            break
+        total += counted
+    return total
+
+
+@contextmanager
+def _alone(database: Path) -> Generator[bool]:
+    """Hold the maintenance lock of a database for a block, if nobody else does: the value says whether."""
+    path = database.with_name(database.name + ".maintenance.lock")
+    descriptor = open_private(path, what="maintenance lock file")
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError as error:
+            raise Storage(f"cannot lock {path}: {error.strerror}") from error
+        yield True
+    finally:
+        os.close(descriptor)
