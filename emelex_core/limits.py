@@ -41,6 +41,8 @@ LEASE_MS: Final = 5 * 60 * 1000
 """Session and worker leases. Owner death is noticed earlier, by the kernel lock (behaviour 181)."""
 RENEW_EVERY_MS: Final = 60 * 1000
 BUSY_WAIT_MS: Final = 5_000
+SETTLE_WAIT_MS: Final = 60_000
+"""How long a worker tries to settle beside a lock that others hold: minutes of inference may be behind it."""
 BUSY_WAIT_DROP_MS: Final = 0
 """A lease that is merely dropped never waits for a lock (behaviour 27)."""
 
@@ -139,6 +141,7 @@ IMPORT_ARGUMENT_NODES_MAX: Final = 16_384
 
 assert EVENT_BYTES_MAX <= TURN_BYTES_MAX <= PAGE_BYTES_MAX, "a turn must fit a page"
 assert RENEW_EVERY_MS * 3 < LEASE_MS, "a lease must survive two missed renewals"
+assert BUSY_WAIT_MS < SETTLE_WAIT_MS < LEASE_MS, "a settlement outlasts a statement's wait, and ends before its lease"
 assert BACKOFF_FIRST_MS <= BACKOFF_MAX_MS
 assert COMPACTION_TARGET_PERCENT < COMPACTION_TRIGGER_PERCENT
 assert 1 <= COMPACTION_KEEP_TURNS <= COMPACTION_KEEP_TURNS_MAX

@@ -59,10 +59,10 @@ def publish_compaction(
     if target_tokens < 1:
         raise Invalid(f"a Summary of {target_tokens} tokens says nothing")
     if through <= cast(int, head[2]):
-        raise Invalid(f"boundary {through} is not past the newest Summary, which is event {head[2]}")
+        raise Invalid(f"boundary {through} is not past the newest Summary, which is event {cast(int, head[2])}")
     boundary = transaction.one(EVENTS["at"], {"session_id": session_id, "sequence": through})
     if boundary is None:
-        raise Invalid(f"boundary {through} is not an event of Session {session_id}, which has {head[0]}")
+        raise Invalid(f"boundary {through} is not an event of Session {session_id}, which has {cast(int, head[0])}")
     if cast(int, boundary[2]) != cast(int, boundary[3]) - 1:
         raise Invalid(f"boundary {through} splits a turn")
     return _publish(transaction, "compaction", session_id, through=through, target_tokens=target_tokens, now=now)

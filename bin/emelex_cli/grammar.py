@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli import grammar_memory
+from emelex_cli import grammar_memory, grammar_upkeep
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
 from emelex_core.errors import UsageError
@@ -25,7 +25,9 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+grammar_upkeep.add_to(grammar_memory.app)
 app.add_typer(grammar_memory.app, name="memory")
+app.add_typer(grammar_upkeep.service, name="service")
 
 _config: Final = typer.Typer(
     help="Show the configuration in effect.", epilog=GLOBAL_OPTIONS, no_args_is_help=True, rich_markup_mode=None

@@ -71,13 +71,14 @@ def _tell(call: Call, found: Mapping[str, Any]) -> None:
     )
     out.line()
     rows = [
-        (kind, *(str(depth[title]) for title in _TITLES), _age(depth["oldest_pending_seconds"]))
+        (kind, *(str(depth[title]) for title in _TITLES), age(depth["oldest_pending_seconds"]))
         for kind, depth in found["queues"].items()
     ]
     out.table(rows, heading=("queue", *_TITLES, "oldest"))
 
 
-def _age(seconds: float | None) -> str:
+def age(seconds: float | None) -> str:
+    """A span for people, in its largest unit; a dash for none."""
     if seconds is None:
         return "-"
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):

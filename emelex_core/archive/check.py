@@ -7,7 +7,7 @@ values decide: indexes, counters, pointers, links. Damage is told, never shorten
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
@@ -15,7 +15,6 @@ from emelex_core import limits
 from emelex_core.archive.histories import History, Looked, json_fault
 from emelex_core.archive.records import CheckReport, Finding, Findings, Weight
 from emelex_core.archive.repair import repair_history, repair_indexes
-from emelex_core.assets.records import VerifyReport
 from emelex_core.db import inspection
 from emelex_core.db.inspection import Progress
 from emelex_core.db.statements import load
@@ -33,20 +32,21 @@ def check(store: MemoryStore, *, repair: bool = False, progress: Progress | None
     Raises: Storage, StorageReadOnly for a repair that cannot write, Refused. Damage is a finding, not an error.
     """
     run = _Check(store, repair=repair)
-    run.database()
-    run.sessions(progress)
-    run.knowledge()
-    run.journals()
-    run.owners()
-    media = run.assets()
+    run.phase("database", run.integrity)
+    run.phase("database", run.references)
+    run.phase("history", lambda: run.sessions(progress))
+    run.phase("knowledge", run.knowledge)
+    run.phase("journal", run.journals)
+    run.phase("owner", run.owners)
+    run.phase("media", run.assets)
     counts = run.found.counts
     return CheckReport(
         sessions=run.session_count,
         events=run.looked.events,
         jobs=run.looked.jobs,
         knowledge_versions=run.versions,
-        assets=media.assets,
-        asset_bytes=media.bytes,
+        assets=run.asset_count,
+        asset_bytes=run.asset_bytes,
         findings=tuple(run.found.listed),
         damage=counts[Weight.DAMAGE],
         derived=counts[Weight.DERIVED],
@@ -65,8 +65,17 @@ class _Check:
     looked: Looked = field(default_factory=Looked)
     session_count: int = 0
     versions: int = 0
+    asset_count: int = 0
+    asset_bytes: int = 0
 
-    def database(self) -> None:
+    def phase(self, area: str, look: Callable[[], None]) -> None:
+        """Look at one area; what cannot be read at all is a finding, and the other areas are looked at all the same."""
+        try:
+            look()
+        except Corrupt as error:
+            self.found.add(Finding(weight=Weight.DAMAGE, area=area, detail=error.message))
+
+    def integrity(self) -> None:
         """SQLite's own checks. A file whose only fault are its indexes is repaired by making them anew."""
         problems = self._integrity()
         repaired = bool(problems) and self.repair and repair_indexes(self.store.database) and not self._integrity()
@@ -74,6 +83,9 @@ class _Check:
         weight = Weight.DERIVED if repaired else Weight.DAMAGE
         for detail in problems:
             self.found.add(Finding(weight=weight, area="database", detail=detail, repaired=repaired))
+
+    def references(self) -> None:
+        """Every foreign key leads somewhere."""
         with self.store.database.read() as transaction:
             for detail in inspection.dangling_references(transaction):
                 self.found.add(Finding(weight=Weight.DAMAGE, area="database", detail=detail))
@@ -144,7 +156,7 @@ class _Check:
             detail = f"the worker of job {job_id!s} is dead or its lease ran out; the next claim counts that"
             self.found.add(Finding(weight=Weight.NOTE, area="owner", session_id=cast(str, session_id), detail=detail))
 
-    def assets(self) -> VerifyReport:
+    def assets(self) -> None:
         """Every cataloged file, by its digest."""
         report = self.store.verify_assets()
         for problem in report.problems:
@@ -155,7 +167,7 @@ class _Check:
                 f"{report.uncataloged} files without a row and {report.temporaries} temporaries wait for collection"
             )
             self.found.add(Finding(weight=Weight.NOTE, area="media", detail=detail))
-        return report
+        self.asset_count, self.asset_bytes = report.assets, report.bytes
 
     def _integrity(self) -> list[str]:
         try:

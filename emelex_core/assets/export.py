@@ -39,6 +39,7 @@ class Target:
         self._temporary = temporary
 
     def write(self, data: memoryview, /) -> object:
+        """Take all the bytes. Raises: Storage."""
         files.write(self._temporary, data)
         return len(data)
 

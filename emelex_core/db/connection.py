@@ -11,6 +11,7 @@ invariants that the module owns:
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -77,9 +78,13 @@ class Connection:
         return self._moved.value != 0
 
     def close(self) -> None:
-        """Close; a second call does nothing, and a forked child leaves the parent's connection alone."""
+        """Close; a second call does nothing, and a forked child leaves the parent's connection alone.
+
+        Never raises: what a last checkpoint could not move stays in the log, and the next opening reads it there.
+        """
         if os.getpid() == self._owner_process:
-            self.raw.close()
+            with contextlib.suppress(apsw.Error):
+                self.raw.close()
 
     def _prepare(self, raw: apsw.Connection, guard: Callable[[apsw.Connection], None]) -> apsw.Connection:
         try:
@@ -88,7 +93,8 @@ class Connection:
             _guarded(raw, self.path, guard)
             _apply_recipe(raw, read_only=self.read_only)
         except BaseException:
-            raw.close()
+            with contextlib.suppress(apsw.Error):
+                raw.close()
             raise
         return raw
 

@@ -50,6 +50,7 @@ class Transaction:
 
     def one(self, statement: str, parameters: Mapping[str, Value] | None = None) -> Row | None:
         """Run a statement and return its first row, or None."""
+        row: Row
         for row in _storable(self._raw.execute, statement, parameters or {}):
             return row
         return None
@@ -242,7 +243,7 @@ class Database:
                 raw.execute("ROLLBACK")
         except apsw.Error:
             # The connection is beyond use; the error that led here is the one to tell.
-            raw.close()
+            self._suspect = True
 
     def _moved(self) -> EmelexError:
         return Storage(

@@ -72,9 +72,9 @@ def _check_files(path: Path) -> None:
         companion = path.with_name(path.name + suffix)
         try:
             home.check_private_file(companion, what=what)
-        except Storage:
-            # Most are there only while the database is open, and may go between two looks.
-            if home.exists(companion):
+        except Storage as error:
+            # Most are there only while the database is open. One look decides: they come and go between two.
+            if not isinstance(error.__cause__, FileNotFoundError):
                 raise
 
 

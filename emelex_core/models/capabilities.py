@@ -18,6 +18,9 @@ SERVER: Final = "server"
 NO_TEMPLATE: Final = "none"
 OTHER: Final = "other"
 
+TESTED: Final = "tested with this release"
+"""The evidence for the built-in model, which the conformance suite runs."""
+
 _FILE: Final = "file"
 _CONFIGURED: Final = "configured"
 _UNKNOWN: Final = "unknown"

@@ -195,13 +195,16 @@ def _pump(
     hashed = hashlib.sha256()
     view = memoryview(bytearray(_BUFFER_BYTES))
     done = 0
-    while count := file.readinto(view):
+    # One byte past the end is enough to see growth: a file that somebody keeps appending to must not be followed.
+    while count := file.readinto(view[: min(len(view), before.st_size - done + 1)]):
         hashed.update(view[:count])
         if write is not None:
             write(view[:count])
         done += count
+        if done > before.st_size:
+            break
         if progress is not None:
-            progress(doing, done, max(before.st_size, done))
+            progress(doing, done, before.st_size)
     after = os.fstat(file.fileno())
     if done != before.st_size or after.st_mtime_ns != before.st_mtime_ns or after.st_size != before.st_size:
         raise ModelUnusable(f"{path}: it changed while it was read")

@@ -124,14 +124,14 @@ class _Reader:
         if kind == _TEXT:
             return self._text(_TEXT_BYTES_MAX)
         if kind == _ARRAY:
-            return self._array(1, look_for_delimiters=key == _TOKENS)
+            return self._array(1, tokens=key == _TOKENS)
         layout = self._layout(kind)
         value: int | float = struct.unpack(layout, self._take(struct.calcsize(layout)))[0]
         if key == "general.alignment" and kind != _UINT32:
             raise self._bad("the alignment is not a 32-bit number")
         return value
 
-    def _array(self, depth: int, *, look_for_delimiters: bool = False) -> Array:
+    def _array(self, depth: int, *, tokens: bool = False) -> Array:
         kind, count = self._unsigned(4), self._unsigned(8)
         array = Array(kind=kind, count=count, start=self._file.tell())
         if kind == _ARRAY and depth < _ARRAY_DEPTH_MAX and count <= _ENTRIES_MAX:
@@ -140,15 +140,29 @@ class _Reader:
         elif kind == _TEXT:
             # Each text needs its eight bytes of length, so a count beyond the file cannot keep the loop busy.
             self._check(count * 8)
-            for index in range(count):
-                size = self._unsigned(8)
-                self._check(size)
-                text = self._take(size)
-                if look_for_delimiters and text in _DELIMITERS:
-                    self._delimiters.setdefault(text, index)
+            if tokens:
+                self._read_tokens(count)
+            else:
+                for _ in range(count):
+                    self._skip(self._unsigned(8))
         else:
             self._skip(count * struct.calcsize(self._layout(kind)))
         return array
+
+    def _read_tokens(self, count: int) -> None:
+        """Each token once and whole: llama.cpp reads them as C texts, and ends the process over two that are alike."""
+        seen: set[bytes] = set()
+        for index in range(count):
+            size = self._unsigned(8)
+            self._check(size)
+            token = self._take(size)
+            if b"\0" in token or not _is_utf8(token):
+                raise self._bad(f"token {index} is no text")
+            if token and token in seen:
+                raise self._bad(f"token {index} stands twice")
+            seen.add(token)
+            if token in _DELIMITERS:
+                self._delimiters[token] = index
 
     def _check_vocabulary(self, found: dict[str, Value]) -> None:
         """The vocabulary's arrays must have the types and lengths that llama.cpp takes for granted."""
@@ -278,6 +292,14 @@ class _Reader:
 
     def _bad(self, what: str) -> ModelUnusable:
         return ModelUnusable(f"{self._path}: damaged header at byte {self._file.tell()}: {what}")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _shown(text: str | None) -> str | None:

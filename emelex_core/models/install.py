@@ -4,8 +4,8 @@
 
 The module owns these invariants:
 
-- A snapshot appears in one rename, complete and synced, or not at all. What a crash leaves lies in the quarantine, whose
-  entries are locked by whoever still works on them, and is swept later.
+- A snapshot appears in one rename, complete and synced, or not at all. What a crash leaves lies in the quarantine,
+  whose entries are locked by whoever still works on them, and is swept later.
 - The copy is what was hashed, checked and probed; the source is only read, through one buffer.
 - A name stands for one snapshot and bytes stand under one name, decided under the mutation lock.
 """
@@ -89,9 +89,10 @@ class Installer:
             return self._publish(stage, manifest)
 
     def _bring(self, target: Path, stage: Path, *, link: bool, progress: Progress | None) -> Verified:
-        found = (
-            files.digest(target, progress=progress) if link else files.copy(target, stage / WEIGHTS, progress=progress)
-        )
+        if link:
+            found = files.digest(target, progress=progress)
+        else:
+            found = files.copy(target, stage / WEIGHTS, progress=progress)
         faults.reach("model.copied")
         return found
 

@@ -11,7 +11,8 @@ from typing import Protocol, Self, TypeVar
 
 from emelex_core.engine.ports import ChatEngine, Message
 from emelex_core.errors import ModelUnusable
-from emelex_core.models import derived, files, memory
+from emelex_core.models import capabilities, derived, files, memory
+from emelex_core.models.capabilities import Capabilities
 from emelex_core.models.files import Verified
 from emelex_core.models.gguf import GgufHeader, read_header
 from emelex_core.models.resolve import ResolvedEndpoint, ResolvedFile, ResolvedModel
@@ -89,6 +90,19 @@ def load_tokenizer(resolved: ResolvedModel) -> Tokenizer:
     from emelex_core.engine.llama_cpp import LlamaTokenizer
 
     return _load_unchanged(_source(resolved)[0], lambda weights: LlamaTokenizer(weights.path))
+
+
+def evidence(resolved: ResolvedModel) -> Capabilities:
+    """Return what a model can do, without loading it: as installed, as its file says, or as configured.
+
+    Raises: ModelUnusable when a built-in model's file cannot be read.
+    """
+    if isinstance(resolved, ResolvedEndpoint):
+        return capabilities.of_endpoint(resolved.config)
+    if resolved.capabilities is not None:
+        return resolved.capabilities
+    header = read_header(resolved.path)
+    return capabilities.of_file(header, grammar=True, grammar_evidence=capabilities.TESTED)
 
 
 def _source(resolved: ResolvedFile) -> tuple[Verified, GgufHeader]:

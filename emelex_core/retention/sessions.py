@@ -28,16 +28,17 @@ DELETION: Final = load("emelex_core", "deletion")
 ASSETS: Final = load("emelex_core", "assets")
 _CLOCK_TOLERANCE_MS: Final = limits.DAY_MS
 """Clocks are put right by minutes all the time; a day is no such correction."""
-_ABANDONED_MS: Final = limits.DAY_MS
+_ABANDONED_MS: Final = limits.CLOCK_BELIEF_MS
+"""Where nobody can tell whether an owner lives, a lease that was not renewed for so long has none."""
 
 
 class _StillWanted(Exception):
     """The Session was used, or got work, after it was chosen."""
 
 
-def clear_stale_leases(database: Database, *, now: int, limit: int, dry_run: bool) -> int:
-    """Take leases off Sessions whose holder is dead or has not come back for a day; return how many."""
-    parameters = {"abandoned": now - _ABANDONED_MS}
+def clear_stale_leases(database: Database, *, counted_at: int, limit: int, dry_run: bool) -> int:
+    """Take leases off Sessions whose holder is dead, or has not come back for a week; return how many."""
+    parameters = {"abandoned": counted_at - _ABANDONED_MS}
     with database.read() as transaction:
         rows = transaction.all(SQL["stale_leases"], {**parameters, "limit": limit})
     if dry_run or not rows:

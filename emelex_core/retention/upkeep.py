@@ -19,7 +19,7 @@ from emelex_core.errors import Storage, StorageBusy
 from emelex_core.retention.records import FileReport
 
 SQL: Final = load("emelex_core", "retention")
-_CHECKPOINT_WAIT_MS: Final = 250
+_SHORT_WAIT_MS: Final = 250
 _VACUUM_WAIT_MS: Final = 2_000
 
 
@@ -58,7 +58,7 @@ def log_bytes(database: Path) -> int:
 
 def _optimize(database: Database) -> bool:
     try:
-        database.upkeep(SQL["optimize"])
+        database.upkeep(SQL["optimize"], wait_ms=_SHORT_WAIT_MS)
     except StorageBusy:
         return False
     return True
@@ -90,7 +90,7 @@ def _vacuum(database: Database, *, pages_max: int | None, whole: bool) -> str:
 def _truncate(database: Database) -> bool:
     """Move the log into the file and cut it; whether somebody was in the way."""
     try:
-        ((busy, _, _),) = database.upkeep(SQL["truncate_log"], wait_ms=_CHECKPOINT_WAIT_MS)
+        ((busy, _, _),) = database.upkeep(SQL["truncate_log"], wait_ms=_SHORT_WAIT_MS)
     except StorageBusy:
         return True
     return busy != 0

@@ -200,4 +200,4 @@ def _require_cataloged(transaction: Transaction, ref: AssetRef) -> None:
     if row is None:
         raise Invalid(f"asset {ref.sha256[:80]} is not stored here", hint="store its bytes first, then append again")
     if row[0] != ref.size:
-        raise Invalid(f"asset {ref.sha256} has {row[0]} bytes, not {ref.size}")
+        raise Invalid(f"asset {ref.sha256} has {cast(int, row[0])} bytes, not {ref.size}")

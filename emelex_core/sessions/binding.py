@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from emelex_core import faults, limits
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database
+from emelex_core.db.database import Database, Value
 from emelex_core.errors import Invalid, MissingModelIdentity, NotFound, SessionBusy, SessionModelMismatch
 from emelex_core.sessions import registry
 from emelex_core.sessions.records import Session
@@ -67,7 +67,7 @@ def require_same(session: Session, model: InstalledModel) -> None:
 
 
 def _write(database: Database, session_id: str, model: InstalledModel, *, now: int, token: bytes | None) -> None:
-    parameters = {"id": session_id, "now": now, "token": token}
+    parameters: dict[str, Value] = {"id": session_id, "now": now, "token": token}
     with database.write() as transaction:
         found = transaction.one(registry.SQL["binding"], {**parameters, "lease_ms": limits.LEASE_MS})
         if found is None:
@@ -77,7 +77,7 @@ def _write(database: Database, session_id: str, model: InstalledModel, *, now: i
         if found[0] is not None:
             if found[:2] == (model.reference, model.snapshot_id):
                 return
-            raise Invalid(f"Session {session_id} is bound to {found[1]} already; a binding is never changed")
+            raise Invalid(f"Session {session_id} is bound to {cast(str, found[1])} already; a binding is never changed")
         transaction.run(
             registry.SQL["bind_model"],
             {**parameters, "reference": model.reference, "snapshot_id": model.snapshot_id},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, cast
 
 from emelex_core import codec, faults, identity, limits
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database, Transaction
+from emelex_core.db.database import Database, Transaction, Value
 from emelex_core.errors import (
     EmelexError,
     Invalid,
@@ -130,7 +130,7 @@ class SessionLease:
         self.title = title
 
     def bind_model(self, model: InstalledModel, *, manager: ModelManager, database: Database) -> InstalledModel:
-        """Bind the claimed Session; for `MemoryStore.bind_model`, whose `database` the lease must be of. Raises: as it."""
+        """Bind the claimed Session; for `MemoryStore.bind_model`, whose `database` it must be of. Raises: as it does."""
         if database is not self._database:
             raise Invalid(f"the lease of Session {self.session_id} is another store's")
         with self._database.read() as transaction:
@@ -201,7 +201,7 @@ class SessionLease:
         """Claim an idle Session inside the caller's transaction; None while another lease holds it."""
         now = clock()
         token = secrets.token_bytes(_TOKEN_BYTES)
-        span = {"id": session.id, "now": now, "lease_ms": limits.LEASE_MS}
+        span: dict[str, Value] = {"id": session.id, "now": now, "lease_ms": limits.LEASE_MS}
         transaction.run(registry.SQL["clamp_lease"], span)
         row = transaction.one(registry.SQL["claim"], {**span, "token": token, "owner": database.owners.slot()})
         if row is None:

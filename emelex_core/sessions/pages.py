@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from emelex_core import digests, limits
-from emelex_core.db.database import Database, Row, Transaction
+from emelex_core.db.database import Database, Row, Transaction, Value
 from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, Invalid
 from emelex_core.events import ROLES, EventKind, decode_payload
@@ -79,7 +79,7 @@ def rehash(transaction: Transaction, session_id: str, *, through: int) -> bool:
     """
     chain = digests.first_chain(session_id)
     expected = 1
-    parameters = {"session_id": session_id, "after": 0, "through": through, "limit": -1}
+    parameters: dict[str, Value] = {"session_id": session_id, "after": 0, "through": through, "limit": -1}
     for row in transaction.iterate(SQL["page"], parameters):
         sequence, event_id, turn_id, position, size, kind, _, payload, record, occurred, created, stored = row
         chain = digests.next_chain(
@@ -107,7 +107,7 @@ def _read(
     """One bounded page, with the stored bytes that the digests are made of."""
     rows: list[tuple[StoredEvent, bytes]] = []
     size = 0
-    parameters = {"session_id": session_id, "after": after, "through": through, "limit": limit}
+    parameters: dict[str, Value] = {"session_id": session_id, "after": after, "through": through, "limit": limit}
     for row in transaction.iterate(SQL["page"], parameters):
         event, payload = _from_row(session_id, row)
         size += len(payload)
@@ -119,7 +119,7 @@ def _read(
 
 def _from_row(session_id: str, row: Row) -> tuple[StoredEvent, bytes]:
     sequence, event_id, turn_id, position, size, kind_text, role, payload, record, occurred, created, chain = row
-    what = f"Session {session_id}: event {sequence} ({event_id})"
+    what = f"Session {session_id}: event {cast(int, sequence)} ({cast(str, event_id)})"
     try:
         kind = EventKind(cast(str, kind_text))
     except ValueError:

@@ -28,6 +28,10 @@ SELECT id, chain, turn_position, turn_size FROM events WHERE session_id = :sessi
 -- name: has_source_record
 SELECT sequence FROM events WHERE session_id = :session_id AND source_record = :source_record;
 
+-- name: summaries_past
+-- Where Summaries stand behind a boundary, the oldest first.
+SELECT sequence FROM events WHERE session_id = :session_id AND sequence > :after AND kind = 'summary' ORDER BY sequence;
+
 -- name: last_evidence_sequence
 -- Summaries are no evidence: a compaction must not make a Session look new to distillation.
 SELECT max(sequence) FROM events WHERE session_id = :session_id AND kind <> 'summary';

@@ -58,3 +58,24 @@ SELECT k.row, k.key, k.active_version, k.pinned, v.content, v.confidence, v.orig
   FROM knowledge AS k
   JOIN knowledge_versions AS v ON v.knowledge_row = k.row AND v.version = k.active_version
  WHERE k.workspace_id = :workspace_id AND k.key = :key;
+
+-- name: before_job
+-- The active entries as they stood when a job was done, without what it made: for comparing a run that is repeated.
+SELECT k.key, v.content FROM knowledge AS k
+  JOIN knowledge_versions AS v ON v.knowledge_row = k.row
+ WHERE k.workspace_id = :workspace_id AND (k.tombstoned_at IS NULL OR k.tombstoned_at > :at)
+   AND v.version = (SELECT max(o.version) FROM knowledge_versions AS o
+                     WHERE o.knowledge_row = k.row AND o.created_at <= :at AND o.job_id IS NOT :job_id)
+ ORDER BY k.row
+ LIMIT :limit;
+
+-- name: made_by_job
+-- What a distillation wrote or proposed, as far as it is still there.
+SELECT k.key, v.content, v.confidence, v.evidence_event_id, v.evidence_sequence, v.evidence_speaker, v.evidence_quote
+  FROM knowledge_versions AS v JOIN knowledge AS k ON k.row = v.knowledge_row
+ WHERE v.source_session_id = :session_id AND v.job_id = :job_id
+ UNION ALL
+SELECT p.key, p.content, p.confidence, p.evidence_event_id, p.evidence_sequence, p.evidence_speaker, p.evidence_quote
+  FROM knowledge_proposals AS p
+ WHERE p.workspace_id = :workspace_id AND p.job_id = :job_id
+ ORDER BY 5, 1;

@@ -38,7 +38,7 @@ DELETE FROM removals WHERE row IN (SELECT row FROM removals WHERE removed_at <= 
 
 -- name: stale_leases
 -- Of owners who are known dead. An expired lease whose owner lives is its owner's to renew (behaviour 24), unless nobody
--- came back for it for a day.
+-- came back for it for a week.
 SELECT id, lease_until FROM sessions
  WHERE lease_token IS NOT NULL AND (NOT owner_alive(lease_owner) OR lease_until <= :abandoned)
  ORDER BY lease_until

@@ -1,4 +1,4 @@
-"""A kill storm over the worker pool (issue 7, "Proof"): SIGKILL for workers, the scheduler and the parent, at random moments.
+"""A kill storm over the worker pool (issue 7): SIGKILL for workers, the scheduler and the parent, at random moments.
 
     python -P ops/soak/pool_storm.py [--jobs 200] [--kills 100] [--workers 2] [--seed 1]
 
@@ -28,12 +28,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-import psutil
-from pools import Pool, gone, kill, named, publish
-from stores import rows, sound
+# The helpers of the tests are found only now.
+import psutil  # noqa: E402 - below the path
+from pools import Pool, gone, kill, named, publish  # noqa: E402 - below the path
+from stores import rows, sound  # noqa: E402 - below the path
 
-from emelex_core import MemoryStore, home
-from emelex_core.owners import Owners
+from emelex_core import MemoryStore, home  # noqa: E402 - below the path
+from emelex_core.owners import Owners  # noqa: E402 - below the path
 
 LIMITS = {"BACKOFF_FIRST_MS": 10, "BACKOFF_MAX_MS": 20}
 SECONDS_MAX = 600.0
@@ -46,7 +47,7 @@ class Storm:
     """One storm on one Home."""
 
     def __init__(self, root: Path, *, jobs: int, workers: int, seed: int) -> None:
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self.workers = workers
         self.home = home.locate(root / "home")
         self.expected: Counter[str] = Counter()
@@ -72,26 +73,38 @@ class Storm:
     def strike(self) -> None:
         """Stop the pool, kill one of them, see whose jobs that left, and let the others go on."""
         target = self.random.choice(TARGETS)
-        workers = [self.pool.pid_of(f"Worker-{number + 1}") for number in range(self.workers)]
         parent, scheduler = self.pool.process.pid, self.pool.pid_of("Scheduler")
+        # The parent first: from then on nobody is added.
+        _stop([parent])
+        children = [child.pid for child in psutil.Process(parent).children()]
+        _stop(children)
+        everybody = [parent, *children]
+        workers = sorted(set(children) - {scheduler}) or [scheduler]
         victim = {"parent": parent, "scheduler": scheduler}.get(target) or self.random.choice(workers)
-        everybody = [parent, scheduler, *workers]
-        for pid in everybody:
-            kill(pid, signal.SIGSTOP)
-        for pid in everybody:
-            _await_stop(pid)
         kill(victim)
-        dying = everybody if target == "parent" else [victim]
-        if gone(dying):
-            raise SystemExit(f"processes outlived the kill of the {target}: {gone(dying)}")
+        dying = [victim]
+        if target == "parent":
+            # One that was stopped before it had tied itself to its parent dies when it goes on.
+            dying = everybody
+            _go_on(everybody)
+        left = gone(dying)
+        if left:
+            _go_on(everybody)
+            raise SystemExit(f"processes outlived the kill of the {target}: {left}")
         self.kills[target] += 1
         self._note_orphans()
-        for pid in everybody:
-            kill(pid, signal.SIGCONT)
+        _go_on(everybody)
         if target == "parent":
             self.pids += self.pool.pids()
             self.pool.__exit__()
             self.pool = self.start()
+
+    def require_pool(self) -> None:
+        """Raise when the pool has ended by itself: nothing that is done to it here is a reason."""
+        if self.pool.process.poll() is not None:
+            assert self.pool.process.stderr is not None
+            said = [str(event) for event in self.pool.events[-8:]]
+            raise SystemExit("\n".join(["the pool ended by itself:", *said, self.pool.process.stderr.read()]))
 
     def left(self) -> int:
         """Jobs that are not settled."""
@@ -104,8 +117,12 @@ class Storm:
         self.pids += self.pool.pids()
         self.pool.__exit__()
         path = self.home.database
-        counted = dict(rows(path, "SELECT id, failure_count FROM jobs"))
-        wrong = {job: (count, self.expected[job]) for job, count in counted.items() if count != self.expected[job]}
+        counted = rows(path, "SELECT id, failure_count, last_error FROM jobs")
+        wrong = [
+            {"job": job, "counted": count, "expected": self.expected[job], "last_error": error}
+            for job, count, error in counted
+            if count != self.expected[job]
+        ]
         odd = rows(
             path,
             "SELECT id, state FROM jobs AS j WHERE state NOT IN ('completed', 'failed')"
@@ -135,6 +152,18 @@ class Storm:
         owners.close()
 
 
+def _stop(pids: list[int]) -> None:
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        _await_stop(pid)
+
+
+def _go_on(pids: list[int]) -> None:
+    for pid in pids:
+        kill(pid, signal.SIGCONT)
+
+
 def _await_stop(pid: int) -> None:
     """A stop signal takes effect when its process next enters the kernel."""
     deadline = time.monotonic() + 5
@@ -153,8 +182,10 @@ def run(storm: Storm, kills: int) -> dict[str, Any]:
     began = time.monotonic()
     while sum(storm.kills.values()) < kills and storm.left() and time.monotonic() - began < SECONDS_MAX:
         time.sleep(storm.random.uniform(0.005, 0.08))
+        storm.require_pool()
         storm.strike()
     while storm.left() and time.monotonic() - began < SECONDS_MAX:
+        storm.require_pool()
         time.sleep(0.02)
     return {**storm.finish(), "seconds": round(time.monotonic() - began, 1)}
 

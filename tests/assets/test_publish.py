@@ -232,9 +232,7 @@ def test_hashing_what_is_there_holds_no_lock(store: MemoryStore, monkeypatch: py
     store.store_asset(picture())
 
 
-def test_what_is_collected_during_the_look_is_linked_again(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_collected_during_the_look_is_linked_again(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """110: the file goes between the question whether it is there and its opening."""
     ref = store.store_asset(picture())
     verify = files.verify

@@ -2,8 +2,8 @@
 
     python -P tests/bench/bench_queue.py [ROWS…]
 
-Prints one JSON line a benchmark. Ours and the raw statements take turns; `ratio` is raw time over our time. `claim_cost`
-is flat when its `ms` stays within 1.3 of the smallest table's.
+Prints one JSON line a benchmark. Ours and the raw statements take turns; `ratio` is raw time over our time.
+`claim_cost` is flat when its `ms` stays within 1.3 of the smallest table's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 import apsw
+from emelex_queue import claims
+from emelex_queue.lease import SQL
 
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
-from emelex_queue.lease import SQL
 
 PAIRS: Final = 300
 CLAIMS: Final = 200
@@ -94,7 +94,7 @@ def filled(home: Path, *, pending: int, completed: int) -> MemoryStore:
         job = lease.release(distill=True)
     assert job is not None
     with store.database.write() as transaction:
-        # The real digest must stand in each row that is completed by our own code; uniqueness is the kind's and digest's.
+        # The real digest must stand in each row that our own code completes, so its uniqueness has to go.
         (digest,) = transaction.all("SELECT source_sha256 FROM jobs")[0]
         transaction.run("DROP INDEX jobs_by_source")
         for mark, state, count in (("a", "completed", completed), ("b", "pending", pending)):

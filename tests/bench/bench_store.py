@@ -31,7 +31,10 @@ REPLAY_EVENTS: Final = 100_000
 REPLAY_ROUNDS: Final = 3
 OPENS: Final = 200
 
-RAW_SCHEMA = "CREATE TABLE events (row INTEGER PRIMARY KEY, session TEXT, sequence INTEGER, payload BLOB, UNIQUE (session, sequence))"
+RAW_SCHEMA = (
+    "CREATE TABLE events (row INTEGER PRIMARY KEY, session TEXT, sequence INTEGER, payload BLOB, "
+    "UNIQUE (session, sequence))"
+)
 RAW_ADD = "INSERT INTO events (session, sequence, payload) VALUES (?, ?, ?)"
 RAW_SCAN = "SELECT sequence, payload FROM events ORDER BY sequence"
 

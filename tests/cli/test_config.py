@@ -1,4 +1,4 @@
-"""Configuration: layers, origins, strictness, and what a project may not do (contract, "Home, workspace, configuration")."""
+"""Configuration: layers, origins, strictness, and what a project may not do (contract, "Home, workspace, …")."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_endpoints_belong_to_the_user(home: Home) -> None:
     assert found.origins["models.endpoint.big.grammar"] == config.DEFAULT
 
 
-@pytest.mark.parametrize("line", ['api_key = "s3cret-s3cret"', 'api_key_env = "s3cret s3cret"', 'base_url = 5'])
+@pytest.mark.parametrize("line", ['api_key = "s3cret-s3cret"', 'api_key_env = "s3cret s3cret"', "base_url = 5"])
 def test_a_pasted_key_is_in_no_message(home: Home, line: str) -> None:
     """A wrong endpoint is named by its keys, not its values (187)."""
     table = "\n".join(row for row in ENDPOINT.splitlines() if row.split(" =")[0] != line.split(" =")[0])
@@ -140,7 +140,9 @@ def test_a_project_may_not_send_text_elsewhere(home: Home, project: Path, text: 
 
 def test_a_project_only_takes_away(home: Home, project: Path) -> None:
     """The stricter of both values is in effect, and a project that asks for more changes nothing."""
-    _user(home, "[worker]\nthreads = 2\nnice = 5\n[compaction]\ntrigger_percent = 70\n[distillation]\nenabled = false\n")
+    _user(
+        home, "[worker]\nthreads = 2\nnice = 5\n[compaction]\ntrigger_percent = 70\n[distillation]\nenabled = false\n"
+    )
     _project(
         project,
         "[worker]\nthreads = 8\nnice = 0\nchunking = false\n"

@@ -137,7 +137,18 @@ def _dangling(path: Path) -> None:
         (_loop, 1),
         (_dangling, 3),
     ],
-    ids=["missing", "empty", "binary", "foreign", "prose", "empty folder", "folder without", "pipe", "loop", "dangling"],
+    ids=[
+        "missing",
+        "empty",
+        "binary",
+        "foreign",
+        "prose",
+        "empty folder",
+        "folder without",
+        "pipe",
+        "loop",
+        "dangling",
+    ],
 )
 def test_bad_input_is_one_clear_error(emelex: Program, tmp_path: Path, make: Callable[[Path], None], code: int) -> None:
     """What and where, the documented code, and state as before: not even a Home is made."""
@@ -208,7 +219,7 @@ def test_a_signal_stops_between_turns(emelex: Program, transcript: Transcript, a
     # Noise keeps the reader busy for long enough; the signal comes when it has surely begun.
     noise = b'{"type":"file-history-snapshot","messageId":"m","snapshot":{"trackedFileBackups":{}}}\n'
     with path.open("ab") as file:
-        for _ in range(60):
+        for _ in range(20):
             file.write(noise * 20_000)
         file.write(whole.replace(b"u-", b"v-").replace(b"a-", b"b-"))
     with emelex.started("import", "auto", path, "--json") as process:

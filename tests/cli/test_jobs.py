@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
 from program import TRICKY, Program
 
 from emelex_core import MemoryStore, Session
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
 
 Talk = Callable[..., Session]
 
@@ -142,7 +142,11 @@ def test_compact_publishes_what_is_due(emelex: Program, talk: Talk) -> None:
     session = talk(12)
     (emelex.home / "config.toml").write_text("[compaction]\ncontext_tokens = 4000\n", "utf-8")
     published = emelex("memory", "compact", session.id, "--json").json
-    assert (published["type"], published.get("kind"), published.get("created")) == ("published_job", "compaction", True), published
+    assert (published["type"], published.get("kind"), published.get("created")) == (
+        "published_job",
+        "compaction",
+        True,
+    ), published
     again = emelex("memory", "compact", session.id, "--json").json
     assert again["type"] == "nothing_to_compact"
     assert published["job"] in again["reason"]

@@ -69,7 +69,15 @@ def test_show_is_a_readable_transcript(emelex: Program, talk: Talk) -> None:
     """Who speaks, calls and results in brief; `--raw` leaves nothing out."""
     session = talk(2)
     brief, raw = (emelex("memory", "sessions", "show", session.id[:8], *flags).out for flags in ((), ("--raw",)))
-    for told in ("Sort the parcels", "[1] You", "[2] Assistant", "(reasoning)", "→ shell", "← result, exit code 0", "😀"):
+    for told in (
+        "Sort the parcels",
+        "[1] You",
+        "[2] Assistant",
+        "(reasoning)",
+        "→ shell",
+        "← result, exit code 0",
+        "😀",
+    ):
         assert told in brief
     assert "more characters" in brief
     assert "parcel-39" not in brief

@@ -1,4 +1,4 @@
-"""A Home that is not as we made it: one clear error, the documented code, and not a byte changed (issue 2, "Bad input")."""
+"""A Home that is not as we made it: one clear error, the documented code, and not a byte changed (issue 2)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_a_newer_schema_is_left_untouched(
     assert _digest(stored) == before
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all, just words\n" * 200, b"SQLite format 3\0" + b"\xff" * 4_080])
+@pytest.mark.parametrize(
+    "content", [b"", b"not a database at all, just words\n" * 200, b"SQLite format 3\0" + b"\xff" * 4_080]
+)
 def test_what_is_no_database_is_an_error(emelex: Program, stored: Path, content: bytes) -> None:
     """Damaged or foreign bytes are never taken for an empty memory, except the empty file that a crash leaves."""
     for extra in ("-wal", "-shm"):

@@ -20,7 +20,9 @@ EMPTY_QUEUE = {
 }
 
 
-def test_status_has_the_keys_of_the_contract(emelex: Program, talk: Callable[[int], Session], store: MemoryStore) -> None:
+def test_status_has_the_keys_of_the_contract(
+    emelex: Program, talk: Callable[[int], Session], store: MemoryStore
+) -> None:
     """Each key of "JSON of the main job", with what is stored."""
     talk(3)
     found = emelex("memory", "status", "--json").json
@@ -73,7 +75,12 @@ def test_nothing_stored_is_zeros(emelex: Program, command: tuple[str, ...], keys
 
 @pytest.mark.parametrize(
     "command",
-    [("memory", "sessions", "list"), ("memory", "knowledge", "list"), ("memory", "jobs", "list"), ("memory", "failures")],
+    [
+        ("memory", "sessions", "list"),
+        ("memory", "knowledge", "list"),
+        ("memory", "jobs", "list"),
+        ("memory", "failures"),
+    ],
 )
 def test_nothing_stored_is_an_empty_list(emelex: Program, command: tuple[str, ...]) -> None:
     """Lists print no line, exit 0."""

@@ -65,9 +65,7 @@ def test_closed_streams(emelex: Program, talk: Talk) -> None:
     assert _shell(emelex, '"$@" memory status >&- 2>&- <&-').returncode == 75
 
 
-def test_no_file_of_ours_takes_the_place_of_a_closed_stream(
-    emelex: Program, transcript: Callable[..., Path]
-) -> None:
+def test_no_file_of_ours_takes_the_place_of_a_closed_stream(emelex: Program, transcript: Callable[..., Path]) -> None:
     """With 0, 1 and 2 closed an import still writes a sound database and nothing else into it."""
     path = transcript()
     _shell(emelex, f'"$@" import auto {path} --json <&- >&- 2>&-')
@@ -98,7 +96,7 @@ def test_a_poor_locale_stops_nothing(emelex: Program, talk: Talk, env: dict[str,
 
 def test_a_bare_environment(emelex: Program, tmp_path: Path) -> None:
     """`env -i`: HOME comes from the password database, and nothing is created anywhere."""
-    empty = {name: None for name in ("HOME", "LANG", "EMELEX_HOME")}
+    empty = dict.fromkeys(("HOME", "LANG", "EMELEX_HOME"))
     before = sorted(path.name for path in emelex.workspace.iterdir())
     assert emelex("paths", "--json", env=empty).json["home"].endswith("/.emelex")
     assert emelex(*STATUS, "--home", tmp_path / "none", env=empty).code == 0

@@ -27,7 +27,17 @@ COMPLETE_KEYS = [
     "released_jobs",
     "remaining_jobs",
 ]
-ENDED_KEYS = {"type", "job", "kind", "session", "attempt", "seconds", "engine_seconds", "prompt_tokens", "output_tokens"}
+ENDED_KEYS = {
+    "type",
+    "job",
+    "kind",
+    "session",
+    "attempt",
+    "seconds",
+    "engine_seconds",
+    "prompt_tokens",
+    "output_tokens",
+}
 
 
 @dataclass

@@ -1,5 +1,7 @@
-"""A crash at every named point (house habit 13; behaviours 36, 122, 129, 181; reports K1): what was acknowledged stands,
-what was not is whole or absent, and the same work can be done again to its end."""
+"""A crash at every named point (house habit 13; behaviours 36, 122, 129, 181; reports K1).
+
+What was acknowledged stands, what was not is whole or absent, and the same work can be done again to its end.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,18 @@ import pytest
 from stores import ROOT, rows, sound
 
 from emelex_core import MemoryStore
+from emelex_core.events import EventKind
 from emelex_core.faults import POINTS
 from emelex_core.home import Home
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobState
+from emelex_core.jobs.records import JobKind, JobState
 
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {
+    "rebind.before_commit": "tests/archive/test_rebind.py",
+    "backup.copied": "tests/archive/test_backup.py",
+    "restore.assets_copied": "tests/archive/test_backup.py",
+    "restore.database_copied": "tests/archive/test_backup.py",
+}
 """Points that this scenario does not pass, each with the test file that kills there."""
 
 PASSED_OFTEN = {
@@ -99,7 +107,7 @@ def _acknowledged(place: dict[str, Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def _require_whole(place: dict[str, Path], *, leases: bool = False) -> None:
+def _require_whole(place: dict[str, Path]) -> None:
     """Everything that must hold after a crash, whenever it came."""
     database = Home(place["home"]).database
     if not database.exists():
@@ -109,7 +117,7 @@ def _require_whole(place: dict[str, Path], *, leases: bool = False) -> None:
         assert sound(database)
         sessions = {session.id: session for session in store.list_sessions()}
         for session in sessions.values():
-            assert leases or session.held_until is None
+            assert session.held_until is None
             # Proves digests, sequences, turns, media links and the Summary; a hole would be Corrupt.
             with store.claim_session(session.id, place["workspace"]) as lease:
                 assert lease.replay().tail.sequence == session.last_sequence
@@ -118,7 +126,21 @@ def _require_whole(place: dict[str, Path], *, leases: bool = False) -> None:
             )
         assert rows(database, "SELECT count(*) FROM events")[0][0] == sum(s.last_sequence for s in sessions.values())
         assert store.verify_assets().problems == ()
+        _require_results(store)
         _require_acknowledged(place, store, set(sessions))
+
+
+def _require_results(store: MemoryStore) -> None:
+    """What is completed has its result, and the record of what made it."""
+    summaries = {
+        (event.provenance or {}).get("job_id")
+        for session in store.list_sessions()
+        for event in store.iterate_events(session)
+        if event.kind is EventKind.SUMMARY
+    }
+    for job in reading.list_jobs(store.database, state=JobState.COMPLETED):
+        assert reading.get_job(store.database, job.id)[1] is not None
+        assert job.kind is JobKind.DISTILLATION or job.id in summaries
 
 
 def _require_acknowledged(place: dict[str, Path], store: MemoryStore, sessions: set[str]) -> None:
@@ -192,8 +214,8 @@ while True:
 
 
 def test_a_storm_of_kills_loses_no_acknowledged_turn(place: dict[str, Path]) -> None:
-    """K1 and K2: 25 kills of three writers at seeded moments; every acknowledged turn is there, every Session proves."""
-    chance = random.Random(20_260_101)  # noqa: S311 - a seed, not a secret
+    """K1 and K2: 25 kills of three writers at seeded moments; acknowledged turns are there, every Session proves."""
+    chance = random.Random(20_260_101)
     MemoryStore.open(place["home"], create=True).close()
     arguments = [str(place[name]) for name in ("home", "workspace", "log")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")}

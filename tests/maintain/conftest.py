@@ -13,7 +13,7 @@ from emelex_core.clock import system_clock
 from emelex_core.home import Home
 from emelex_core.knowledge import apply
 from emelex_core.knowledge.records import Evidence, Source, Upsert
-from emelex_core.retention.records import MaintenanceReport
+from emelex_core.retention import lived
 
 
 @pytest.fixture
@@ -41,23 +41,16 @@ def store(home: Home, clock: ManualClock) -> Iterator[MemoryStore]:
 
 
 @pytest.fixture
-def live_through(store: MemoryStore, clock: ManualClock) -> Callable[[int], MaintenanceReport]:
+def live_through(store: MemoryStore, clock: ManualClock) -> Callable[[int], None]:
     """Let days pass as a machine lives them: maintenance looks at the clock once a day, and removes nothing."""
 
     def live(days: int) -> None:
-        for _ in range(days):
-            clock.turn(DAY)
-            edit_time(store, clock.now)
+        with store.database.write() as transaction:
+            for _ in range(days):
+                clock.turn(DAY)
+                lived.see(transaction, now=clock.now)
 
     return live
-
-
-def edit_time(store: MemoryStore, now: int) -> None:
-    """Note the clock as a maintenance run does."""
-    from emelex_core.retention import lived
-
-    with store.database.write() as transaction:
-        lived.see(transaction, now=now)
 
 
 @pytest.fixture

@@ -84,6 +84,7 @@ def test_what_is_in_use_or_has_work_is_kept_and_told(
         )
     edit(home.database, "INSERT INTO pending_tools VALUES (?, 0, 'c', 'shell', x'7b7d', 'started', 1, NULL)", (tool.id,))
     live_through(120)
+    lease.renew()
     report = store.maintain()
     assert report.sessions is not None
     assert {kept.id: kept.reason for kept in report.sessions.kept} == {

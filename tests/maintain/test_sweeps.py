@@ -126,6 +126,7 @@ def test_a_job_that_knowledge_or_a_proposal_names_is_kept(
         live_through(30)
         store.claim_session(session.id, workspace).release()
     assert _counts(store.maintain())["completed_jobs"] == 0
+    edit(home.database, "DELETE FROM knowledge_versions")
     edit(home.database, "DELETE FROM knowledge")
     assert _counts(store.maintain())["completed_jobs"] == 1
 

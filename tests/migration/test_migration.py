@@ -1,4 +1,4 @@
-"""Migrations (behaviours 11, 13, 14, 16; house habit 17): contiguous, recorded, atomic; an old database becomes a new one."""
+"""Migrations (behaviours 11, 13, 14, 16; house habit 17): contiguous, recorded, atomic, and nothing of the old lost."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_an_older_database_becomes_equal_to_a_fresh_one(
     def fill(raw: apsw.Connection) -> None:
         raw.execute(
             "INSERT INTO workspaces VALUES (1, 2, 3, NULL, '/w');"
-            "INSERT INTO sessions (id, workspace_id, title, source, last_sequence, event_bytes, chain, summary_sequence, "
-            "covered_sequence, planned_sequence, created_at, updated_at) "
+            "INSERT INTO sessions (id, workspace_id, title, source, last_sequence, event_bytes, chain, "
+            "summary_sequence, covered_sequence, planned_sequence, created_at, updated_at) "
             "VALUES ('00000000-0000-4000-8000-000000000000', 1, 't', 'emelex', 0, 0, zeroblob(32), 0, 0, 0, 1, 1);"
             "INSERT INTO active_turns VALUES ('00000000-0000-4000-8000-000000000000', "
             "'00000000-0000-4000-8000-000000000001', x'7b7d', 0, 1);"

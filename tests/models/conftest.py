@@ -1,16 +1,19 @@
-"""Fixtures of the models' tests: the verified source, a copy made once, and a GGUF file written by hand."""
+"""Fixtures of the models' tests: the verified source, a copy made once, a small GGUF file, and a manager."""
 
 from __future__ import annotations
 
 import shutil
-import struct
 from pathlib import Path
 
 import pytest
+from stores import ManualClock
+from tinymodels import tiny_model
 
-from emelex_core.models import BUILTIN_REFERENCE, ResolvedFile, resolve_model
+from emelex_core.home import Home
+from emelex_core.models import BUILTIN_REFERENCE, ModelManager, ResolvedFile, resolve_model
 from emelex_core.models.derived import ensure_q8_0
 from emelex_core.models.files import Verified, digest
+from emelex_core.models.probe import Probed
 
 
 @pytest.fixture(scope="session")
@@ -35,22 +38,26 @@ def derived(made: Path, tmp_path: Path) -> Path:
     return directory
 
 
-def text(value: str) -> bytes:
-    return struct.pack("<Q", len(value.encode())) + value.encode()
-
-
 @pytest.fixture(scope="session")
 def gguf() -> bytes:
-    """A small header with a value of each kind that the reader treats in its own way."""
-    entries = [
-        text("general.architecture") + struct.pack("<I", 8) + text("llama"),
-        text("general.name") + struct.pack("<I", 8) + text("Small"),
-        text("llama.context_length") + struct.pack("<II", 4, 2_048),
-        text("llama.rope.freq_base") + struct.pack("<If", 6, 10_000.0),
-        text("tokenizer.ggml.model") + struct.pack("<I", 8) + text("gpt2"),
-        text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("b"),
-        text("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 3) + struct.pack("<3f", 0, 1, 2),
-        text("nested") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 0, 4) + b"1234",
-        text("tokenizer.chat_template") + struct.pack("<I", 8) + text("{{ messages }}"),
-    ]
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries)
+    return tiny_model()
+
+
+@pytest.fixture
+def tiny(gguf: bytes, tmp_path: Path) -> Path:
+    """A file outside the Home to import."""
+    path = tmp_path / "downloads" / "Tiny Model.Q8.gguf"
+    path.parent.mkdir()
+    path.write_bytes(gguf)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def manager(place: Home) -> ModelManager:
+    """A manager whose probing is only written down: no tiny model can run."""
+    return ModelManager(place, prober=lambda path: Probed(grammar=True, engine="a test"), clock=ManualClock())

@@ -11,7 +11,16 @@ import pytest
 
 from emelex_core.engine import llama_cpp, native
 from emelex_core.errors import ModelUnusable
-from emelex_core.models import BUILTIN_REFERENCE, ResolvedFile, load_engine, load_tokenizer, resolve_model
+from emelex_core.home import Home
+from emelex_core.models import (
+    BUILTIN_REFERENCE,
+    ModelManager,
+    ResolvedFile,
+    load_engine,
+    load_tokenizer,
+    memory,
+    resolve_model,
+)
 from emelex_core.models.files import Verified
 from emelex_core.models.resolve import BUILTIN_SHA256
 
@@ -113,22 +122,35 @@ def test_a_file_that_changes_while_it_is_loaded_is_thrown_away(
 
 
 def test_a_sound_header_without_a_model_is_refused_with_llama_cpps_reason(
-    tmp_path: Path, gguf: bytes, capfd: pytest.CaptureFixture[str]
+    manager: ModelManager, tiny: Path, place: Home, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """llama.cpp's own words reach the error and not the terminal."""
-    (tmp_path / "local").mkdir()
-    (tmp_path / "local" / "hollow.gguf").write_bytes(gguf + bytes(4_096))
-    resolved = resolve_model("local:hollow", models_dir=tmp_path, endpoints={})
-    with pytest.raises(ModelUnusable, match=r"hollow\.gguf: llama\.cpp cannot load it: \S+"):
+    resolved = resolve_model(
+        manager.install(tiny, name="hollow").model.reference, models_dir=place.models, endpoints={}
+    )
+    with pytest.raises(ModelUnusable, match=r"weights\.gguf: llama\.cpp cannot load it: \S+"):
         load_engine(resolved)
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_local_model_runs_as_it_is(tmp_path: Path, source: Verified) -> None:
-    (tmp_path / "local").mkdir()
-    (tmp_path / "local" / "mine.gguf").symlink_to(source.path)
-    resolved = resolve_model("local:mine", models_dir=tmp_path, endpoints={})
+def test_a_linked_model_runs_as_it_is(manager: ModelManager, place: Home, source: Verified) -> None:
+    """Nothing is copied or derived, and what ran is named exactly."""
+    model = manager.install(source.path, name="mine", link=True).model
+    resolved = resolve_model("local:mine", models_dir=place.models, endpoints={})
     with load_engine(resolved, context_tokens=512) as engine:
         assert engine.info.context_tokens == 512
-        assert engine.info.snapshot_id == f"local:mine@sha256:{BUILTIN_SHA256}"
-    assert not (tmp_path / "derived").exists()
+        assert engine.info.snapshot_id == model.snapshot_id
+    assert not (place.models / "derived").exists()
+
+
+def test_a_model_that_needs_more_memory_than_there_is_is_refused_with_both_figures(
+    resolved: ResolvedFile, reached: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 4, item 4."""
+    load_engine(resolved).close()
+    reached.clear()
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100 << 20)
+    with pytest.raises(ModelUnusable, match=r"needs about \d{3} MiB of memory, and 100 MiB are available"):
+        load_engine(resolved)
+    assert not reached
+    load_tokenizer(resolved).close()

@@ -10,7 +10,7 @@ import pytest
 
 from emelex_core.engine import EndpointConfig
 from emelex_core.errors import EmelexError, ModelUnusable, NotFound, UsageError
-from emelex_core.models import BUILTIN_REFERENCE, ResolvedEndpoint, ResolvedFile, resolve_model
+from emelex_core.models import BUILTIN_REFERENCE, ModelManager, ResolvedEndpoint, ResolvedFile, resolve_model
 from emelex_core.models.resolve import BUILTIN_SHA256
 
 BOX = EndpointConfig(name="box", base_url="http://127.0.0.1:8080/v1", model="m", context_tokens=4_096)
@@ -54,16 +54,19 @@ def test_an_endpoint_is_looked_up_by_name(tmp_path: Path) -> None:
     assert "box" in caught.value.hint
 
 
-def test_a_local_file_is_pinned_by_its_digest(tmp_path: Path, gguf: bytes) -> None:
-    with pytest.raises(NotFound):
-        resolve_model("local:mine", models_dir=tmp_path, endpoints={})
-    (tmp_path / "local").mkdir()
-    path = tmp_path / "local" / "mine.gguf"
-    path.write_bytes(gguf)
-    first = resolve_model("local:mine", models_dir=tmp_path, endpoints={})
-    path.write_bytes(gguf + b"\x00")
-    second = resolve_model("local:mine", models_dir=tmp_path, endpoints={})
-    assert first.snapshot_id != second.snapshot_id
+def test_an_installed_model_is_pinned_by_its_digest(manager: ModelManager, tiny: Path) -> None:
+    models = manager.home.models
+    with pytest.raises(NotFound) as caught:
+        resolve_model("local:mine", models_dir=models, endpoints={})
+    assert caught.value.hint == "installed: none"
+    assert not models.exists(), "resolving writes nothing"
+    model = manager.install(tiny, name="mine").model
+    found = resolve_model("local:mine", models_dir=models, endpoints={})
+    assert isinstance(found, ResolvedFile)
+    assert (found.snapshot_id, found.path, found.sha256) == (model.snapshot_id, model.path, model.sha256)
+    with pytest.raises(NotFound) as caught:
+        resolve_model("local:yours", models_dir=models, endpoints={})
+    assert "local:mine" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ The work of a job is one model call. The scripted model does what the Session's 
 
     quick · hold S · deaf S · die SIGNAL · fail · permanent · fault · grow MIB
 
-With `"source": "builtin"` the real model evaluates the title, or for `long prompt` some 2,700 and for `short prompt` 650
-tokens; with `"real": true`
+With `"source": "builtin"` the real model evaluates the title, or for `long prompt` some 2,700 and for `short prompt`
+650 tokens; with `"real": true`
 the work is the real one, too.
 """
 
@@ -20,36 +20,35 @@ import signal
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from emelex_core import limits
+from emelex_core import limits  # noqa: E402 - below the path
 
 SPEC = json.loads(sys.argv[1])
 for _name, _value in SPEC.get("limits", {}).items():
     # Before the workers are imported: some of them take a limit as a default.
     setattr(limits, _name, _value)
 
-from scripted import ScriptedEngine, ScriptedSource
+from scripted import ScriptedEngine, ScriptedSource  # noqa: E402 - below the limits
 
-from emelex_core import config, home
-from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role
-from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure
-from emelex_core.store import MemoryStore
-from emelex_queue.lease import JobLease
-from emelex_workers import attempt as attempts
-from emelex_workers.pool import PoolOptions, run_pool
-from emelex_workers.progress import JobEnded
-from emelex_workers.result import JobResult
-from emelex_workers.text.restate import Usage
+from emelex_core import config, home  # noqa: E402 - below the limits
+from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
+from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
+from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
+from emelex_queue.lease import JobLease  # noqa: E402 - below the limits
+from emelex_workers import attempt as attempts  # noqa: E402 - below the limits
+from emelex_workers.pool import PoolOptions, run_pool  # noqa: E402 - below the limits
+from emelex_workers.progress import JobEnded  # noqa: E402 - below the limits
+from emelex_workers.result import JobResult  # noqa: E402 - below the limits
+from emelex_workers.text.restate import Usage  # noqa: E402 - below the limits
 
 KEPT: list[bytearray] = []
 
 
-def work(
-    store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool
-) -> JobResult:
+def work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
     """One model call; the result is nothing but the record of who made it."""
     del chunking
     log(f"start {lease.job.id} {lease.job.attempt}")
@@ -116,6 +115,10 @@ class Mortal(ScriptedSource):
 SOURCES = {"scripted": ScriptedSource, "unusable": Unusable, "mortal": Mortal, "builtin": None}
 
 
+def _scripted(source: type[ScriptedSource]) -> ScriptedSource:
+    return source(ScriptedEngine(write=write))
+
+
 def main() -> int:
     """Run the pool and return its exit code."""
     place = home.locate(SPEC["home"])
@@ -137,7 +140,7 @@ def main() -> int:
         attempts._work = work
     source = None if SPEC.get("real") else SOURCES[SPEC.get("source", "scripted")]
     if source is not None:
-        engines = lambda: source(ScriptedEngine(write=write))
+        engines = partial(_scripted, source)
     try:
         return run_pool(
             place,

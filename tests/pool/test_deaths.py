@@ -28,9 +28,7 @@ def test_a_killed_workers_job_is_back_within_a_second(
     ended = one.wait_for(named("JobEnded"))
     job = job_of(store, session)
     assert (job.failure_count, ended["outcome"]) == (1, "retry")
-    assert job.last_error == (
-        "attempt 1: the worker's process was killed by SIGKILL while the model computed (call 1)"
-    )
+    assert job.last_error == ("attempt 1: the worker's process was killed by SIGKILL while the model computed (call 1)")
     one.wait_for(named("WorkerStarted", worker="Worker-1"), count=2)
 
 

@@ -1,4 +1,4 @@
-"""Every way in which a job in a pool can end, and what each costs it (reports K3; behaviours 125, 126, 129, 132, 190)."""
+"""Every way in which a job in a pool can end, and what it costs (reports K3; behaviours 125, 126, 129, 132, 190)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def test_a_job_that_ends_within_the_grace_is_completed(pool: Pools, store: Memor
     assert job_of(store, session).state is JobState.COMPLETED
 
 
-def test_a_session_that_becomes_live_takes_its_job_back(pool: Pools, store: MemoryStore, workspace: Path, tmp_path: Path) -> None:
+def test_a_session_that_becomes_live_takes_its_job_back(
+    pool: Pools, store: MemoryStore, workspace: Path, tmp_path: Path
+) -> None:
     """Interactive work wins (issue 7, item 4): the model stops, not only the commit, and nothing is counted."""
     (session,) = publish(store, workspace, "hold 30")
     one = pool(1, log=str(tmp_path / "log"))

@@ -250,7 +250,7 @@ def _open_files(pid: int, home: Path) -> set[str]:
     names: set[str] = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            target = Path(os.readlink(entry))
+            target = entry.readlink()
         except FileNotFoundError:
             continue
         if target.is_relative_to(home.resolve()):

@@ -51,7 +51,9 @@ def test_two_pools_and_a_drain_share_sixty_jobs(
     for one in (first, second):
         one.signal(signal.SIGTERM)
         assert one.exit_code() == 143
-    completed = [len([event for event in one.of("JobEnded") if event["outcome"] == "completed"]) for one in (first, second)]
+    completed = [
+        len([event for event in one.of("JobEnded") if event["outcome"] == "completed"]) for one in (first, second)
+    ]
     assert all(count > 0 for count in [*completed, report.distillations])
     assert sum(completed) + report.distillations == 60
     path = Home(home).database

@@ -80,7 +80,7 @@ def test_a_third_signal_waits_for_nothing(pool: Pools, store: MemoryStore, works
 
 
 def test_a_signal_to_the_whole_group_is_one_signal(pool: Pools, store: MemoryStore, workspace: Path) -> None:
-    """A terminal's Ctrl-C and a supervisor's group kill reach the workers too; the running job finishes all the same."""
+    """A terminal's Ctrl-C and a supervisor's group kill reach the workers too; the running job still finishes."""
     (session,) = publish(store, workspace, "hold 0.5")
     one = pool(2, own_group=True)
     one.wait_for(named("JobStarted"))

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
+from emelex_queue.backoff import backoff_ms, is_terminal
+from emelex_queue.lease import JobLease, bounded
 from stores import DAY, SECOND, ManualClock, behind, child, edit, kill, line, rows
 
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.errors import NotFound, StaleJobLease
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import Job, JobKind, JobState
-from emelex_queue import claims
-from emelex_queue.backoff import backoff_ms, is_terminal
-from emelex_queue.lease import JobLease, bounded
 
 KIND = JobKind.DISTILLATION
 Take = Callable[[], JobLease | None]
@@ -212,9 +212,10 @@ def test_recovering_is_bounded(
     with behind(path) as raw:
         for number in range(limits.EXPIRED_PER_CLAIM_MAX):
             raw.execute(
-                "INSERT INTO jobs SELECT NULL, ?, kind, session_id, state, failure_count, run_at, lease_token, lease_until, "
-                "lease_owner, retry_after, last_error, failed_at, completed_at, published_at, through_sequence, "
-                "source_event_count, source_first_event_id, source_last_event_id, ?, target_tokens FROM jobs WHERE row = 1",
+                "INSERT INTO jobs SELECT NULL, ?, kind, session_id, state, failure_count, run_at, lease_token, "
+                "lease_until, lease_owner, retry_after, last_error, failed_at, completed_at, published_at, "
+                "through_sequence, source_event_count, source_first_event_id, source_last_event_id, ?, target_tokens "
+                "FROM jobs WHERE row = 1",
                 (f"{number:036}", f"{number:064}"),
             )
     clock.turn(limits.LEASE_MS)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emelex_queue.lease import JobLease
 from stores import edit, rows
 
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.errors import Corrupt, Invalid, SessionBusy, StaleJobLease
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import Job, JobState
-from emelex_queue.lease import JobLease
 
 Take = Callable[[], JobLease | None]
 Look = Callable[[str], Job]

@@ -1,4 +1,4 @@
-"""The state machine (behaviours 125 to 135; house habits 3 and 4): the table, the CHECKs, the diagram and reality agree."""
+"""The state machine (behaviours 125 to 135; house habits 3 and 4): table, CHECKs, diagram and reality agree."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import apsw
 import pytest
+from emelex_queue import claims, states
+from emelex_queue.lease import JobLease
+from emelex_queue.states import COUNTED, TRANSITIONS, Verb
 from stores import ROOT, ManualClock, edit, rows
 
 from emelex_core import MemoryStore, limits
 from emelex_core.errors import EmelexError, Invalid, NotFound, StaleJobLease
 from emelex_core.jobs.records import Job, JobState
-from emelex_queue import claims, states
-from emelex_queue.lease import JobLease
-from emelex_queue.states import COUNTED, TRANSITIONS, Verb
 
 Take = Callable[[], JobLease | None]
 Look = Callable[[str], Job]

@@ -1,4 +1,4 @@
-"""Storage that fails (behaviours 29, 181, 189; reports K2, K7, K8): one error with path and cause, the state as before."""
+"""Storage that fails (behaviours 181, 189; reports K2, K7, K8): one error with path and cause, the state as before."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_directory_of_somebody_else_is_not_an_empty_one(home: Path, workspace:
 
 
 def test_a_full_disk(tmp_path: Path, workspace: Path) -> None:
-    """K7: the failed turn is absent and told as disk-full, a failed asset leaves nothing; reading works, then all again."""
+    """K7: the failed turn is absent and told as disk-full, a failed asset leaves nothing; later all works again."""
     disk = tmp_path / "disk"
     disk.mkdir()
     with mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "none", disk):
@@ -129,7 +129,7 @@ def test_a_full_disk(tmp_path: Path, workspace: Path) -> None:
             acknowledged = 0
             ballast = disk / "ballast"
             ballast.write_bytes(b"x" * 400_000)
-            with pytest.raises(StorageFull, match=str(home)):
+            with pytest.raises(StorageFull, match=str(home)):  # noqa: PT012 - it is the last of many that fails
                 for _ in range(200):
                     lease.append_turn([Event.user("x" * 50_000)])
                     acknowledged += 1
@@ -291,7 +291,7 @@ def test_where_nobody_can_look_an_owner_counts_as_alive(store: MemoryStore, sess
 def test_an_input_output_error_ends_the_connection_not_the_store(
     store: MemoryStore, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K7: after a failed sync the connection is not used again; the next call has a new one, and the state is as before."""
+    """K7: after a failed sync the connection is not used again; the next call has a new one, the state as before."""
     before = store.database._connection
     real = type(before).has_moved
     failures = iter([apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)])

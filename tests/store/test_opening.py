@@ -52,7 +52,7 @@ def test_nothing_follows_the_umask(home: Path, workspace: Path) -> None:
     """
     process = child(code, home, workspace, umask=0)
     process.communicate(timeout=60)
-    found = [path for path in [home, *home.rglob("*")]]
+    found = [home, *home.rglob("*")]
     assert any(path.name.endswith("-wal") for path in found)
     assert any("assets" in str(path) and path.is_file() for path in found)
     assert [path for path in found if path.lstat().st_mode & 0o077] == []
@@ -240,7 +240,7 @@ def test_a_replaced_database_is_not_written(store: MemoryStore, path: Path, tmp_
     """8 and K7: another file under the same name is somebody else's."""
     other = _closed(tmp_path / "other")
     before = other.read_bytes()
-    os.replace(other, path)
+    other.replace(path)
     with pytest.raises(Storage, match="deleted, renamed or replaced"):
         store.list_sessions()
     assert path.read_bytes() == before
@@ -334,7 +334,7 @@ def test_an_asset_directory_of_another_mode_is_refused(store: MemoryStore, home:
     store.store_asset(b"GIF89a")
     store.assets_directory.chmod(mode)
     for read_only in (False, True):
-        with pytest.raises(Refused, match="asset directory|writable"):
+        with pytest.raises(Refused, match=r"asset directory|writable"):
             MemoryStore.open(home, read_only=read_only)
     with pytest.raises(Refused):
         store.store_asset(b"GIF89a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import ManualClock, edit, rows
@@ -13,7 +14,6 @@ from emelex_core import CompactionPolicy, Event, MemoryStore, Session, limits
 from emelex_core.compaction_policy import CompactionPlan, TurnSize
 from emelex_core.errors import Invalid, NotFound
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
 
 
 def _turns(*tokens: int) -> list[TurnSize]:
@@ -81,7 +81,7 @@ def test_every_plan_gains(context: int, sizes: list[int], carried: int, keep: in
     assert plan.through_sequence in {turn.last_sequence for turn in turns}
     assert len(kept) >= keep
     assert plan.kept_tokens == sum(turn.tokens for turn in kept)
-    assert 0 < plan.target_tokens
+    assert plan.target_tokens > 0
     assert plan.kept_tokens + plan.target_tokens <= policy.target_tokens < total
 
 
@@ -201,7 +201,8 @@ def test_a_job_names_its_exact_source(store: MemoryStore, session: Session) -> N
     assert distillation is not None
     found = rows(
         store.database.path,
-        "SELECT source_sha256, through_sequence, source_event_count, source_first_event_id, source_last_event_id FROM jobs",
+        "SELECT source_sha256, through_sequence, source_event_count, source_first_event_id, source_last_event_id "
+        "FROM jobs",
     )
     events = store.read_events(session.id)
     assert {row[1:] for row in found} == {

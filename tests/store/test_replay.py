@@ -8,16 +8,16 @@ from typing import Any
 
 import orjson
 import pytest
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+from emelex_workers import compaction
 from stores import edit, rows
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.compaction_policy import CompactionPlan
-from emelex_core.errors import Corrupt, Invalid
+from emelex_core.errors import Corrupt, Invalid, PermanentFailure, SessionBusy
 from emelex_core.events import EventKind
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
-from emelex_queue.lease import JobLease
-from emelex_workers import compaction
 
 
 def _replayed(store: MemoryStore, session: Session, workspace: Path) -> list[str]:
@@ -29,7 +29,10 @@ def _compact(store: MemoryStore, session: Session, through: int, text: str = "so
     """Complete a compaction as its worker does, with a text of ours."""
     plan = CompactionPlan(through_sequence=through, target_tokens=64, session_tokens=0, kept_tokens=0)
     store.queue_compaction(session.id, plan)
-    lease = claims.claim(store.database, JobKind.COMPACTION, clock=store.clock)
+    return _settle(store, claims.claim(store.database, JobKind.COMPACTION, clock=store.clock), text)
+
+
+def _settle(store: MemoryStore, lease: JobLease | None, text: str) -> JobLease:
     assert lease is not None
     source = lease.job.source
     provenance: dict[str, Any] = {
@@ -194,9 +197,9 @@ def _restate(store: MemoryStore, change: Callable[[dict[str, Any]], None]) -> No
 
     (row,) = rows(
         store.database.path,
-        "SELECT session_id, sequence, id, turn_id, kind, payload, created_at FROM events WHERE kind = 'summary'",
+        "SELECT sequence, id, turn_id, kind, payload, created_at FROM events WHERE kind = 'summary'",
     )
-    session_id, sequence, event_id, turn_id, kind, payload, created = row
+    sequence, event_id, turn_id, kind, payload, created = row
     (before,) = rows(store.database.path, "SELECT chain FROM events WHERE sequence = ?", (sequence - 1,))
     stated = orjson.loads(payload)
     change(stated["provenance"])
@@ -245,7 +248,7 @@ def test_a_summary_must_describe_what_it_replaces(
 @pytest.mark.parametrize(
     "sql",
     [
-        "UPDATE jobs SET source_sha256 = '{0:064}'".format(0),
+        f"UPDATE jobs SET source_sha256 = '{0:064}'",
         "UPDATE jobs SET source_first_event_id = source_last_event_id",
         "UPDATE jobs SET state = 'pending', completed_at = NULL",
         "DELETE FROM jobs",
@@ -283,3 +286,17 @@ def test_links_and_media_agree(store: MemoryStore, session: Session, workspace: 
     assert edit(store.database.path, sql) == 1
     with pytest.raises(Corrupt, match=f"{session.id}: event"):
         _replayed(store, session, workspace)
+
+
+def test_an_overtaken_compaction_writes_nothing(store: MemoryStore, session: Session, workspace: Path) -> None:
+    """118 and 175: two run at once, the longer one is done first; the shorter must not put its Summary behind it."""
+    for through in (2, 4):
+        plan = CompactionPlan(through_sequence=through, target_tokens=64, session_tokens=0, kept_tokens=0)
+        store.queue_compaction(session.id, plan)
+    shorter = claims.claim(store.database, JobKind.COMPACTION, clock=store.clock)
+    assert shorter is not None
+    _settle(store, claims.claim(store.database, JobKind.COMPACTION, clock=store.clock), "longer")
+    with pytest.raises((SessionBusy, PermanentFailure)):
+        _settle(store, shorter, "shorter")
+    assert _replayed(store, session, workspace) == ["longer"]
+    shorter.fail("overtaken", permanent=True)

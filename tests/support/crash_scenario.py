@@ -1,7 +1,7 @@
 """One small life of a store, step by step; each step that returned is written down, so that a crash can be held to it.
 
-Run as `python crash_scenario.py HOME WORKSPACE TRANSCRIPT LOG`. A second run goes on where another was killed: nothing in
-it depends on the store being new.
+Run as `python crash_scenario.py HOME WORKSPACE TRANSCRIPT LOG`. A second run goes on where another was killed: nothing
+in it depends on the store being new.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """A disk that fails on demand: an apsw VFS over SQLite's own, and what a power cut would leave of the files on it.
 
-The machine counts every write, sync, truncation, deletion and opening. It can fail the n-th of a kind once, with EIO or
-ENOSPC, half of the bytes written; or lose its power at the n-th of all, after which nothing works any more. `image` then
-builds what the platter holds: everything synced, and of what was not synced no sector, every sector, or some at random.
-Shared memory is the kernel's and passes through; its system calls fail through `failing_calls`.
+The machine counts every write, sync, truncation, deletion, opening and read. It can fail the n-th of a kind once, with
+EIO or ENOSPC, half of the bytes written; be full until it is mended; or lose its power at the n-th of all, after which
+nothing works any more. `image` then builds what the platter holds: everything synced, and of what was not synced no
+sector, every sector, or some at random. Shared memory is the kernel's and passes through; its system calls fail through
+`failing_calls`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -50,12 +52,21 @@ class Machine:
         self.failed: str | None = None
         self._armed: tuple[str, int, str] | None = None
         self._cut_at: int | None = None
+        self._full_from: int | None = None
         self._disks: dict[str, _Disk] = {}
         self._ghosts: dict[str, bytes] = {}
 
     def arm(self, kind: str, nth: int, error: str) -> None:
         """Let the n-th operation of a kind fail, once, with EIO or ENOSPC."""
         self._armed = (kind, nth, error)
+
+    def fill_up_at(self, nth: int) -> None:
+        """Let the disk be full from the n-th write on, until it is mended."""
+        self._full_from = nth
+
+    def mend(self) -> None:
+        """Nothing fails any more."""
+        self._armed = self._full_from = None
 
     def cut_at(self, nth: int) -> None:
         """Let the power go at the n-th operation of all."""
@@ -70,6 +81,9 @@ class Machine:
             self.failed = kind
         if self.dead:
             raise _error(kind, "EIO")
+        if self._full_from is not None and kind == "write" and self.counts[kind] >= self._full_from:
+            self.failed = kind
+            raise _error(kind, "ENOSPC")
         if self._armed is not None and self._armed[:2] == (kind, self.counts[kind]):
             error = self._armed[2]
             self._armed = None
@@ -196,11 +210,19 @@ class Calls:
 
     def __init__(self, nth: int | None) -> None:
         self.made = 0
+        self.lived = 0
         self.failed = False
         self._nth = nth
 
-    def fails(self) -> bool:
-        """Count a call; whether it is the one."""
+    def mend(self) -> None:
+        """Nothing fails any more; how many calls there were until then is `lived`."""
+        self._nth = None
+        self.lived = self.lived or self.made
+
+    def fails(self, call: str, arguments: tuple[object, ...]) -> bool:
+        """Count a call; whether it is the one. Giving a lock back never fails on a local file system: not counted."""
+        if call == "fcntl" and not _takes_lock(*arguments):
+            return False
         self.made += 1
         if self.made == self._nth:
             self.failed = True
@@ -223,7 +245,7 @@ def failing_calls(call: str, nth: int | None, error: int = errno.EIO) -> Iterato
     real.restype, real.argtypes = _SIGNATURES[call][0], _SIGNATURES[call][1:]
 
     def instead(*arguments: object) -> int | None:
-        if calls.fails():
+        if calls.fails(call, arguments):
             ctypes.set_errno(error)
             return -1
         result: int | None = real(*arguments)
@@ -237,6 +259,15 @@ def failing_calls(call: str, nth: int | None, error: int = errno.EIO) -> Iterato
     finally:
         unix.xSetSystemCall(call, 0)
         unix.unregister()
+
+
+def _takes_lock(*arguments: object) -> bool:
+    _, command, pointer = arguments
+    if command not in (fcntl.F_SETLK, fcntl.F_SETLKW, getattr(fcntl, "F_OFD_SETLK", -1)) or not isinstance(
+        pointer, int
+    ):
+        return False
+    return ctypes.c_short.from_address(pointer).value != fcntl.F_UNLCK
 
 
 def _error(kind: str, error: str) -> Exception:

@@ -1,8 +1,8 @@
 """A small life of a store through its own verbs, and the plain record of what was acknowledged in it.
 
-Each step is one verb. What it made durable goes into the record when the verb has returned, and not before; `verify` holds
-a store against the record, exactly. While a step's outcome is not known (the power went in it), both are right: before
-and after.
+Each step is one verb. What it made durable goes into the record when the verb has returned, and not before.
+`difference` holds a store against the record, exactly. While a step's outcome is not known (the power went in it), both are right:
+before and after.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from emelex_queue import claims
 from emelex_queue.lease import JobLease
 from emelex_workers.compaction import _append_summary
+from stores import ManualClock
 
 from emelex_core import Event, MemoryStore
 from emelex_core.archive.check import check
@@ -32,7 +33,6 @@ from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.sessions import append
 from emelex_core.sessions.lease import SessionLease
 from emelex_core.sessions.records import ImportSource
-from stores import ManualClock
 
 IMPORTS = load("emelex_core", "imports")
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
@@ -249,8 +249,8 @@ STEPS: tuple[Step, ...] = (
     Life.import_batch,
     Life.import_batch,
 )
-"""start, claim, append, asset catalog, release and publish, plan, claim a job, complete with a Summary, fail, Knowledge,
-import."""
+"""start, claim, append, asset catalog, release and publish, plan, claim a job, complete with a Summary, fail,
+Knowledge, import."""
 
 
 def found(store: MemoryStore) -> Record:

@@ -94,6 +94,7 @@ class Pool:
             self.process.kill()
         self.process.wait(10)
         self._reader.join(5)
+        assert not self._reader.is_alive(), "somebody outlived the pool: its output is still open"
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self.process.stdout.close()

@@ -1,4 +1,4 @@
-"""One life of a store with one fault in it, and everything that must hold afterwards. Used by tests/faults and ops/soak."""
+"""One life of a store with one fault in it, and everything that must hold afterwards: for tests/faults and ops/soak."""
 
 from __future__ import annotations
 
@@ -38,28 +38,34 @@ def survives_error(place: Path, kind: str, nth: int, error: str) -> Ending:
         return Ending(machine.failed is not None, refused, wrong)
 
 
+def survives_full_disk(place: Path, nth: int) -> Ending:
+    """The disk is full from one write on; space is freed after the first refused step."""
+    with _place(place) as (home, workspace), plugged_in() as machine:
+        machine.fill_up_at(nth)
+        refused, wrong = _go_on(Life(home, workspace), machine)
+        return Ending(machine.failed is not None, refused, wrong)
+
+
 def survives_call(place: Path, call: str, nth: int | None) -> tuple[Ending, int]:
     """One `mmap` or `fcntl` for shared memory and locks fails once. Also returns how many calls there were."""
     with _place(place) as (home, workspace), failing_calls(call, nth) as calls:
         life = Life(home, workspace)
         refused, wrong = _go_on(life, calls)
-        return Ending(calls.failed, refused, wrong), calls.made
+        return Ending(calls.failed, refused, wrong), calls.lived
 
 
 def survives_power_cut(place: Path, nth: int, *, keep: str, seed: int) -> Ending:
-    """The power goes at one operation. What the platter holds is opened again; the step in flight is whole or absent."""
-    with _place(place) as (home, workspace), plugged_in() as machine:
-        machine.cut_at(nth)
+    """The power goes at one operation. What the platter holds is opened; the step in flight is whole or absent."""
+    with _place(place) as (home, workspace):
         life = Life(home, workspace)
-        before, step = _until_dead(life, machine)
-        life.close()
+        with plugged_in() as machine:
+            machine.cut_at(nth)
+            before, step = _until_dead(life, machine)
+            life.close()
         if not machine.dead:
             return Ending(hit=False, refused=False, wrong=None)
         image = _image(home, place / "image", machine, keep=keep, seed=seed)
-        # The machine is another one: nothing of it fails.
-        with plugged_in():
-            wrong = _after_cut(image, life, before, step)
-        return Ending(hit=True, refused=step is not None, wrong=wrong)
+        return Ending(hit=True, refused=step is not None, wrong=_after_cut(image, life, before, step))
 
 
 def operations(place: Path) -> Machine:
@@ -68,7 +74,6 @@ def operations(place: Path) -> Machine:
         life = Life(home, workspace)
         for step in STEPS:
             step(life)
-        machine.arm("none", 0, "EIO")
         life.close()
         return machine
 
@@ -83,11 +88,14 @@ def _go_on(life: Life, fault: Machine | Calls) -> tuple[bool, str | None]:
             if not fault.failed or refused:
                 return refused, f"{step.__name__} failed without a fault: {type(error).__name__}: {error}"
             refused = True
-            wrong = _absent(life, step) or _again(life, step)
+            wrong = _absent(life, step)
+            fault.mend()
+            wrong = wrong or _again(life, step)
             if wrong:
                 life.close()
                 return refused, f"{step.__name__} was refused ({error}), but {wrong}"
     life.close()
+    fault.mend()
     return refused, _sound(life.home, life, life.record)
 
 

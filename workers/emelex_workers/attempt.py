@@ -14,7 +14,8 @@ import time
 
 from emelex_queue.lease import JobLease, bounded
 
-from emelex_core import faults
+from emelex_core import faults, limits
+from emelex_core.db.patience import patiently
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.errors import (
     Cancelled,
@@ -47,7 +48,11 @@ def attempt(store: MemoryStore, lease: JobLease, engine: ChatEngine, *, stop: Ca
         try:
             result = _work(store, lease, engine, pulse.cancel, chunking=chunking)
             faults.reach("job.inferred")
-            lease.complete(result.apply, record=result.record)
+            patiently(
+                lambda: lease.complete(result.apply, record=result.record),
+                seconds=limits.SETTLE_WAIT_MS / 1000,
+                stopped=lambda: pulse.cancel.cancelled,
+            )
         except Cancelled:
             if pulse.cause is Cause.LEASE_LOST:
                 raise pulse.error or StaleJobLease(f"the lease of job {lease.job.id} was lost") from None

@@ -7,6 +7,7 @@ The source is the prior Summary, if any, and the events after what it covers, re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from emelex_queue.records import ClaimedJob
@@ -18,13 +19,21 @@ from emelex_core.errors import Corrupt, PermanentFailure, SessionBusy
 from emelex_core.events import Event, EventKind, TextPart
 from emelex_core.sessions import append, pages
 from emelex_core.sessions.append import Tail
-from emelex_core.sessions.records import Session, StoredEvent
+from emelex_core.sessions.records import StoredEvent
 from emelex_core.store import MemoryStore
 from emelex_workers.planning import chain_at
-from emelex_workers.result import JobResult
+from emelex_workers.result import JobResult, Made, ran, result_digest
 from emelex_workers.summarise import summarise
 
 SESSIONS: Final = load("emelex_core", "sessions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """Where a Session stood when a compaction began: its newest Summary and what that covers, both 0 without one."""
+
+    summary_sequence: int
+    covered_sequence: int
 
 
 def compact(
@@ -38,16 +47,8 @@ def compact(
     through = job.source.through_sequence
     if through <= session.summary_sequence:
         raise PermanentFailure(f"boundary {through} is not past the newest Summary, event {session.summary_sequence}")
-    assert job.target_tokens is not None
-    draft = summarise(
-        _source(store, session, through),
-        prior_summary=_prior(store, session),
-        engine=engine,
-        target_tokens=job.target_tokens,
-        cancel=cancel,
-        attempt=job.attempt,
-        chunking=chunking,
-    )
+    before = Before(summary_sequence=session.summary_sequence, covered_sequence=session.covered_sequence)
+    made = make(store, job, before, engine, cancel, chunking=chunking)
     provenance = {
         "job_id": job.id,
         "through_sequence": through,
@@ -55,38 +56,63 @@ def compact(
         "source_first_event_id": job.source.source_first_event_id,
         "source_last_event_id": job.source.source_last_event_id,
         "source_sha256": job.source.source_sha256,
-        "made_by": draft.provenance,
+        "made_by": made.record,
     }
 
     def apply(transaction: Transaction) -> None:
-        _append_summary(transaction, job, draft.text, provenance, now=store.clock())
+        _append_summary(transaction, job, made.text, provenance, now=store.clock())
 
-    return JobResult(
-        apply=apply,
-        record={"kind": job.kind.value, "tokens": draft.tokens, **draft.provenance},
-        usage=draft.usage,
-        knowledge_candidates=0,
+    return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=0)
+
+
+def make(
+    store: MemoryStore, job: ClaimedJob, before: Before, engine: ChatEngine, cancel: CancelToken, *, chunking: bool
+) -> Made:
+    """Make the text of a Summary from a source and the Summary before it, and the record of how. Reads only.
+
+    Raises: as `compact`.
+    """
+    assert job.target_tokens is not None
+    draft = summarise(
+        _source(store, job, before),
+        prior_summary=_prior(store, job.session_id, before.summary_sequence),
+        engine=engine,
+        target_tokens=job.target_tokens,
+        cancel=cancel,
+        attempt=job.attempt,
+        chunking=chunking,
     )
+    record = {
+        "kind": job.kind.value,
+        "tokens": draft.tokens,
+        **draft.provenance,
+        **ran(engine),
+        "chunking": chunking,
+        "prior_summary_sequence": before.summary_sequence,
+        "prior_covered_sequence": before.covered_sequence,
+        "result_sha256": result_digest(draft.text),
+    }
+    return Made(text=draft.text, record=record, usage=draft.usage)
 
 
-def _source(store: MemoryStore, session: Session, through: int) -> Iterator[StoredEvent]:
+def _source(store: MemoryStore, job: ClaimedJob, before: Before) -> Iterator[StoredEvent]:
     events = pages.verified(
         store.database,
-        session.id,
-        after=session.covered_sequence,
-        chain=chain_at(store, session.id, session.covered_sequence),
-        through=through,
+        job.session_id,
+        after=before.covered_sequence,
+        chain=chain_at(store, job.session_id, before.covered_sequence),
+        through=job.source.through_sequence,
     )
     return (event for event in events if event.kind is not EventKind.SUMMARY)
 
 
-def _prior(store: MemoryStore, session: Session) -> StoredEvent | None:
-    """The newest Summary, or None. It is proven with the events around it, which are read after it."""
-    if session.summary_sequence == 0:
+def _prior(store: MemoryStore, session_id: str, sequence: int) -> StoredEvent | None:
+    """The Summary at a place, or None at 0. It is proven with the events around it, which are read after it."""
+    if sequence == 0:
         return None
-    found = store.read_events(session.id, after=session.summary_sequence - 1, limit=1)
+    found = store.read_events(session_id, after=sequence - 1, limit=1)
     if not found or found[0].kind is not EventKind.SUMMARY:
-        raise Corrupt(f"Session {session.id}: its Summary at {session.summary_sequence} is missing")
+        raise Corrupt(f"Session {session_id}: its Summary at {sequence} is missing")
     return found[0]
 
 

@@ -6,8 +6,11 @@ Only events past the Session's watermark are read, so that each event is evidenc
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Final, cast
 
+import orjson
 from emelex_queue.records import ClaimedJob
 
 from emelex_core.db.database import Transaction
@@ -20,10 +23,10 @@ from emelex_core.sessions import pages
 from emelex_core.store import MemoryStore
 from emelex_workers.distil import Candidate, distil
 from emelex_workers.planning import chain_at
-from emelex_workers.result import JobResult
+from emelex_workers.result import JobResult, Made, ran, result_digest
 
 JOBS: Final = load("emelex_core", "jobs")
-_EXISTING_KEYS_MAX: Final = 4_096
+EXISTING_KEYS_MAX: Final = 4_096
 """Active entries that a distillation is held against; the newest come first."""
 
 
@@ -35,22 +38,10 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
     session = store.get_session(job.session_id)
     with store.database.read() as transaction:
         watermark = cast(int, (transaction.one(JOBS["distilled_through"], {"session_id": session.id}) or (0,))[0])
-        existing = recall.active(transaction, session.workspace_id, limit=_EXISTING_KEYS_MAX)
+        existing = recall.active(transaction, session.workspace_id, limit=EXISTING_KEYS_MAX)
     through = job.source.through_sequence
-    distilled = distil(
-        pages.verified(
-            store.database,
-            session.id,
-            after=min(watermark, through),
-            chain=chain_at(store, session.id, min(watermark, through)),
-            through=through,
-        ),
-        engine=engine,
-        existing=existing,
-        cancel=cancel,
-        attempt=job.attempt,
-    )
-    upserts = [_upsert(candidate) for candidate in distilled.candidates]
+    made, candidates = make(store, job, engine, cancel, after=min(watermark, through), existing=existing)
+    upserts = [_upsert(candidate) for candidate in candidates]
     knowledge.validate(upserts)
     source = Source(
         job_id=job.id,
@@ -63,12 +54,54 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
     def apply(transaction: Transaction) -> None:
         knowledge.apply(transaction, session.workspace_id, upserts, source=source, now=store.clock())
 
-    return JobResult(
-        apply=apply,
-        record={"kind": job.kind.value, "first_sequence": source.first_sequence, **distilled.provenance},
-        usage=distilled.usage,
-        knowledge_candidates=len(upserts),
+    return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=len(upserts))
+
+
+def make(
+    store: MemoryStore,
+    job: ClaimedJob,
+    engine: ChatEngine,
+    cancel: CancelToken,
+    *,
+    after: int,
+    existing: Mapping[str, str],
+) -> tuple[Made, tuple[Candidate, ...]]:
+    """Make the candidates of the events behind `after`, and the record of how. Reads only. Raises: as `distill`."""
+    through = job.source.through_sequence
+    distilled = distil(
+        pages.verified(
+            store.database,
+            job.session_id,
+            after=after,
+            chain=chain_at(store, job.session_id, after),
+            through=through,
+        ),
+        engine=engine,
+        existing=existing,
+        cancel=cancel,
+        attempt=job.attempt,
     )
+    text = as_text(asdict(candidate) for candidate in sorted(distilled.candidates, key=_place))
+    record = {
+        "kind": job.kind.value,
+        "first_sequence": min(after + 1, through),
+        **distilled.provenance,
+        **ran(engine),
+        "after_sequence": after,
+        "existing_sha256": result_digest(as_text([existing])),
+        "result_sha256": result_digest(text),
+    }
+    return Made(text=text, record=record, usage=distilled.usage), distilled.candidates
+
+
+def as_text(items: Iterable[Mapping[str, Any]]) -> str:
+    """One canonical line of JSON for each item: what two runs are compared by."""
+    lines = (orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode() for item in items)
+    return "\n".join(lines)
+
+
+def _place(candidate: Candidate) -> tuple[int, str]:
+    return candidate.sequence, candidate.key
 
 
 def _upsert(candidate: Candidate) -> Upsert:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from emelex_core.engine.endpoint import EndpointConfig
 from emelex_core.engine.ports import ChatEngine
-from emelex_core.models import gguf
-from emelex_core.models.load import Tokenizer, load_engine, load_tokenizer
-from emelex_core.models.resolve import ResolvedFile, ResolvedModel, resolve_model
+from emelex_core.models.capabilities import Capabilities
+from emelex_core.models.load import Tokenizer, evidence, load_engine, load_tokenizer
+from emelex_core.models.resolve import ResolvedModel, resolve_model
+from emelex_workers.fitness import require_fit
 
 if TYPE_CHECKING:
     from emelex_core.config import Config
@@ -53,31 +54,32 @@ class ConfiguredEngines:
     models_directory: Path
     endpoints: Mapping[str, EndpointConfig]
     threads: int
-    _resolved: ResolvedModel | None = field(default=None)
+    _found: tuple[ResolvedModel, Capabilities] | None = field(default=None)
 
     def context_tokens(self) -> int:
         """What the model was trained for; the engine's default window where the file does not say.
 
         A worker's engine may open a smaller window to save memory: it folds, and needs no whole Session at once.
         """
-        resolved = self._resolve()
-        if not isinstance(resolved, ResolvedFile):
-            return resolved.config.context_tokens
-        trained = gguf.read_header(resolved.path).context_tokens
-        return trained or CONTEXT_TOKENS_UNSTATED
+        _, able = self._fit()
+        return able.context_tokens or CONTEXT_TOKENS_UNSTATED
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer alone; the caller closes it."""
-        return load_tokenizer(self._resolve())
+        return load_tokenizer(self._fit()[0])
 
     def load(self) -> ChatEngine:
         """Load the model; the caller closes it."""
-        return load_engine(self._resolve(), threads=self.threads)
+        return load_engine(self._fit()[0], threads=self.threads)
 
-    def _resolve(self) -> ResolvedModel:
-        if self._resolved is None:
-            self._resolved = resolve_model(self.reference, models_dir=self.models_directory, endpoints=self.endpoints)
-        return self._resolved
+    def _fit(self) -> tuple[ResolvedModel, Capabilities]:
+        """The model that the reference names, and what it can do; one that cannot do the work is refused."""
+        if self._found is None:
+            resolved = resolve_model(self.reference, models_dir=self.models_directory, endpoints=self.endpoints)
+            able = evidence(resolved)
+            require_fit(self.reference, able)
+            self._found = resolved, able
+        return self._found
 
 
 def configured_engines(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from typing import Final
 from emelex_queue import claims
 from huey import crontab
 
-from emelex_core.errors import Storage, UsageError
+from emelex_core.engine.ports import CancelToken
+from emelex_core.errors import Cancelled, EmelexError, Storage, UsageError
 from emelex_core.home import open_private
 from emelex_core.retention import slots
 from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
@@ -33,6 +35,8 @@ from emelex_core.store import MemoryStore
 SCHEDULE: Final = "17 3 * * *"
 """When a pool maintains its store: once a day, at night, UTC."""
 SCHEDULE_NAME: Final = "maintenance"
+LOOK_SECONDS: Final = 30.0
+"""Between two looks for a slot; a look is one read."""
 _FIELDS: Final = ("minute", "hour", "day", "month", "day_of_week")
 _SLOT_DAYS_MAX: Final = 366
 
@@ -82,6 +86,54 @@ def run_due(
     if slot is None or not slots.take(store.database, SCHEDULE_NAME, slot, clock=store.clock):
         return None
     return maintain(store, RetentionPolicy() if policy is None else policy, stopped=stopped)
+
+
+class Keeper:
+    """A thread that maintains a store on its schedule beside a long-lived process. It has a store of its own."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], MemoryStore],
+        stop: CancelToken,
+        *,
+        tell: Callable[[EmelexError], None],
+        schedule: str = SCHEDULE,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        """Prepare; `tell` hears what a run failed with. Raises: UsageError for the schedule."""
+        check_schedule(schedule)
+        self._open_store = open_store
+        self._stop = stop
+        self._tell = tell
+        self._schedule = schedule
+        self._look_seconds = look_seconds
+        self._thread = threading.Thread(target=self._keep, name="maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Begin. The first look comes at once: a slot may have been missed."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end, which comes after `stop` was set, between two phases."""
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._stop.cancelled:
+            try:
+                with self._open_store() as store:
+                    while not self._stop.cancelled:
+                        run_due(store, schedule=self._schedule, stopped=lambda: self._stop.cancelled)
+                        self._stop.wait(self._look_seconds)
+            except Cancelled:
+                return
+            except EmelexError as error:
+                self._tell(error)
+                self._stop.wait(self._look_seconds)
+
+
+def check_schedule(schedule: str) -> None:
+    """Raise UsageError for a text that is no five crontab fields."""
+    _parse(schedule)
 
 
 def newest_slot(schedule: str, now: int) -> int | None:

@@ -29,6 +29,7 @@ from emelex_core.models.resolve import resolve_model
 from emelex_core.store import MemoryStore
 from emelex_workers import pool_size, recycle, respawn
 from emelex_workers.engines import EngineSource, configured_engines
+from emelex_workers.maintain import check_schedule
 from emelex_workers.planning import PolicyOverrides
 from emelex_workers.pool_child import PoolPlan
 from emelex_workers.pool_consumer import Listener, PoolConsumer
@@ -43,6 +44,7 @@ class PoolOptions:
 
     `grace_seconds` is how long running jobs may go on after the pool was told to stop; `growth_bytes_max` bounds the
     growth of a worker's private memory since its first job; `deaths_max` is how often one worker may die in a row.
+    `maintenance` is a schedule of five crontab fields, UTC, on which the pool maintains its store; None is never.
     """
 
     workers: int | None = None
@@ -50,6 +52,7 @@ class PoolOptions:
     threads: int | None = None
     nice: int | None = None
     grace_seconds: float = GRACE_SECONDS
+    maintenance: str | None = None
     growth_bytes_max: int = recycle.GROWTH_BYTES_MAX
     deaths_max: int = respawn.DEATHS_MAX
 
@@ -65,6 +68,8 @@ class PoolOptions:
             raise UsageError(f"a grace of {self.grace_seconds} seconds; it must be 0 to 86,400")
         if self.growth_bytes_max < 1 or self.deaths_max < 1:
             raise UsageError("bounds of growth and of deaths must be positive")
+        if self.maintenance is not None:
+            check_schedule(self.maintenance)
 
 
 def run_pool(
@@ -73,6 +78,7 @@ def run_pool(
     options: PoolOptions,
     *,
     listen: Listener,
+    each_round: Callable[[], None] = lambda: None,
     stop: CancelToken | None = None,
     engines: Callable[[], EngineSource] | None = None,
     clock: Clock = clocks.system_clock,
@@ -83,8 +89,8 @@ def run_pool(
     else that of the error which the workers' WorkerFault named. A missing store is made.
 
     The calling process must have no other thread and no open store: it forks, and forks again whenever a worker died.
-    `listen` is called in it, between its rounds, and must not start one. `engines` takes the configuration's place; it
-    is called in each worker.
+    `listen` is called in it, between its rounds, and must not start one; `each_round` is called once a round. `engines`
+    takes the configuration's place; it is called in each worker.
 
     Raises: UsageError; Invalid for a process with threads; ModelUnusable and NotFound for the model; as
     `MemoryStore.open`; and what `listen` raised, when no child is left.
@@ -114,11 +120,12 @@ def run_pool(
         grace_seconds=options.grace_seconds,
         growth_bytes_max=options.growth_bytes_max,
         deaths_max=options.deaths_max,
+        maintenance=options.maintenance,
         parent=os.getpid(),
     )
     # huey's log repeats what its tasks are called with; the pool has its own events, and a program its own handlers.
     logging.getLogger("huey").addHandler(logging.NullHandler())
-    consumer = PoolConsumer(_new_huey(), plan, workers=size.workers, listen=listen)
+    consumer = PoolConsumer(_new_huey(), plan, workers=size.workers, listen=listen, each_round=each_round)
     listen(PoolStarted(pid=plan.parent, workers=size.workers, threads=size.threads, reason=size.reason))
     with (stop or CancelToken()).watched(consumer.request_stop):
         consumer.run()

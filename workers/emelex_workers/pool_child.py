@@ -53,6 +53,7 @@ class PoolPlan:
     grace_seconds: float
     growth_bytes_max: int
     deaths_max: int
+    maintenance: str | None
     parent: int
 
 

@@ -72,11 +72,20 @@ class PoolEnvironment(ProcessEnvironment):
 class PoolConsumer(Consumer):
     """One run of one pool. `exit_code` says how it ended."""
 
-    def __init__(self, huey: Huey, plan: PoolPlan, *, workers: int, listen: Listener) -> None:
+    def __init__(
+        self,
+        huey: Huey,
+        plan: PoolPlan,
+        *,
+        workers: int,
+        listen: Listener,
+        each_round: Callable[[], None] = lambda: None,
+    ) -> None:
         self.exit_code = 0
         self._plan = plan
         self._lines: Final = _new_lines()
         self._listener = listen
+        self._each_round = each_round
         self._listener_error: BaseException | None = None
         self._seats: dict[str, Seat] = {}
         self._signals: list[int] = []
@@ -130,6 +139,7 @@ class PoolConsumer(Consumer):
         if self.stop_flag.is_set() or self._listener_error is not None:
             raise ConsumerStopped
         self.check_worker_health()
+        self._each_round()
         return health_check_ts
 
     def check_worker_health(self) -> bool:

@@ -18,9 +18,10 @@ from huey.consumer import Scheduler
 
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
-from emelex_core.errors import StorageBusy
+from emelex_core.errors import EmelexError, StorageBusy
+from emelex_workers.maintain import Keeper
 from emelex_workers.pool_child import Child, Lines
-from emelex_workers.pool_events import Death, LostCounted
+from emelex_workers.pool_events import Death, LostCounted, WorkerFault
 from emelex_workers.progress import JobEnded
 from emelex_workers.slate import Phase
 
@@ -42,6 +43,8 @@ class PoolScheduler(Scheduler):
     def initialize(self) -> None:
         """Open the store."""
         self._store = self._opened.enter_context(self.child.open_store())
+        if self.child.plan.maintenance is not None:
+            self._keep(self.child.plan.maintenance)
         self.child.slate.enter(Phase.WAITING)
 
     def loop(self, now: datetime | None = None) -> None:
@@ -64,6 +67,15 @@ class PoolScheduler(Scheduler):
     def shutdown(self) -> None:
         """Close the store."""
         self._opened.close()
+
+    def _keep(self, schedule: str) -> None:
+        """Maintain the store on a schedule, in a thread: the dead are counted meanwhile."""
+        keeper = Keeper(self.child.open_store, self.child.tether.stop, tell=self._tell_fault, schedule=schedule)
+        self._opened.callback(keeper.join)
+        keeper.start()
+
+    def _tell_fault(self, error: EmelexError) -> None:
+        self.child.say(WorkerFault(worker="maintenance", kind=type(error).__name__, message=error.message))
 
     def _count(self, death: Death) -> None:
         ended = count(self._store.database, death, clock=self._store.clock)

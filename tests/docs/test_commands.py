@@ -1,0 +1,65 @@
+"""Each command has help and an entry in docs/json.md, and the page names no command that is not there (habit 20)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.grammar import app
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text("utf-8")
+
+
+def _commands(command: Any, path: str = "emelex") -> Iterator[tuple[str, Any]]:
+    """Every command and group with its full name."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from _commands(below, f"{path} {name}")
+
+
+COMMANDS = dict(_commands(typer.main.get_command(app)))
+LEAVES = {path for path, command in COMMANDS.items() if not hasattr(command, "commands")}
+
+
+def test_the_commands_of_this_release_are_there() -> None:
+    """The contract's names stand as written."""
+    assert {
+        "emelex import",
+        "emelex doctor",
+        "emelex paths",
+        "emelex config show",
+        "emelex memory status",
+        "emelex memory work",
+        "emelex memory compact",
+        "emelex memory distill",
+        "emelex memory failures",
+        "emelex memory retry",
+        "emelex memory jobs list",
+        "emelex memory jobs show",
+        "emelex memory jobs retry",
+        "emelex memory sessions list",
+        "emelex memory sessions show",
+        "emelex memory sessions export",
+        "emelex memory knowledge list",
+        "emelex memory knowledge show",
+    } == LEAVES
+
+
+def test_every_command_explains_itself() -> None:
+    """A sentence of help, the global options below it, and help for each option."""
+    for path, command in COMMANDS.items():
+        assert (command.help or "").strip().rstrip().endswith("."), path
+        assert command.epilog == GLOBAL_OPTIONS, path
+        for parameter in command.params:
+            if parameter.name != "help":
+                assert (getattr(parameter, "help", None) or "").strip(), f"{path}: {parameter.name}"
+
+
+def test_every_command_has_an_entry_in_the_page() -> None:
+    """And every entry is a command."""
+    named = set(re.findall(r"`(emelex [a-z ]+)`", PAGE.split("## Errors")[0]))
+    assert named == LEAVES

@@ -1,0 +1,187 @@
+"""docs/json.md against what the commands print: every documented key is there, no other key is, types agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import Program
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
+ROW = re.compile(r"^\| `([^`]+)` \| ([a-z ]+) \|")
+TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "null": lambda value: value is None,
+    "any": lambda value: True,
+}
+Table = dict[str, str]
+
+
+def shapes() -> dict[str, Table]:
+    """Every shape of the page: its keys and their types."""
+    found: dict[str, Table] = {}
+    for section in re.split(r"^### ", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        name, _, body = section.partition("\n")
+        rows = [match.groups() for line in body.split("\n## ")[0].splitlines() if (match := ROW.match(line))]
+        found[name.strip()] = dict(rows)
+    return found
+
+
+SHAPES = shapes()
+
+
+def problems(value: Any, table: Table, path: str = "") -> Iterator[str]:
+    """Yield each place at which a value is not what its table says."""
+    stated = table.get(path)
+    if path and stated is None and any(key.startswith(f"{path}.") for key in table):
+        stated = "object"
+    if path and stated is None:
+        yield f"{path} is not documented"
+        return
+    if stated is not None:
+        if not any(TYPES[name](value) for name in stated.split(" or ")):
+            yield f"{path} is {value!r}, not {stated}"
+        if stated == "any":
+            return
+    if isinstance(value, dict):
+        yield from _members(value, table, path)
+    elif isinstance(value, list) and f"{path}[]" in table:
+        for element in value:
+            yield from problems(element, table, f"{path}[]")
+
+
+def _members(value: dict[str, Any], table: Table, path: str) -> Iterator[str]:
+    prefix = f"{path}." if path else ""
+    children = {
+        key[len(prefix) :].split(".")[0].split("[")[0] for key in table if key.startswith(prefix) and key != path
+    }
+    wild = next((child for child in children if child.startswith("<")), None)
+    for key, member in value.items():
+        yield from problems(member, table, prefix + (wild if wild and key not in children else key))
+    if wild is None:
+        yield from (f"{prefix}{child} is missing" for child in sorted(children - value.keys()))
+
+
+@pytest.fixture
+def printed(emelex: Program, everything: None) -> dict[str, list[Any]]:
+    """What each command prints in a Home that holds something of everything, by shape."""
+    del everything
+    return {name: list(values) for name, values in _printed(emelex).items()}
+
+
+def _printed(emelex: Program) -> dict[str, list[Any]]:
+    listed = emelex("memory", "sessions", "list", "--json").lines
+    jobs = emelex("memory", "jobs", "list", "--json").lines
+    return {
+        "status": [emelex("memory", "status", "--json").json],
+        "session": listed,
+        "session_document": [emelex("memory", "sessions", "show", one["id"], "--json").json for one in listed],
+        "export": [emelex("memory", "sessions", "export", one["id"]).json for one in listed],
+        "exported_session": [emelex("memory", "sessions", "export", listed[0]["id"], "-o", "x.json", "--json").json],
+        "job": [*jobs, *emelex("memory", "failures", "--json").lines],
+        "job_with_record": [emelex("memory", "jobs", "show", job["id"], "--json").json for job in jobs],
+        "knowledge": emelex("memory", "knowledge", "list", "--json").lines,
+        "knowledge_entry": [emelex("memory", "knowledge", "show", "rule.parcels", "--json").json],
+        "paths": [emelex("paths", "--json").json],
+        "version": [emelex("--version", "--json").json],
+        "config": [emelex("config", "show", "--origin", "--json").json],
+        "doctor": [emelex("doctor", "--json").json],
+        "error": [{"error": emelex("memory", "jobs", "show", "00000000", "--json").error}],
+        "retried_memory_job": emelex("memory", "retry", "--all", "--json").lines,
+    }
+
+
+def _require(name: str, values: list[Any]) -> None:
+    assert values, f"nothing printed a {name}"
+    wrong = [problem for value in values for problem in problems(value, SHAPES[name])]
+    assert not wrong, f"{name}: {wrong}"
+
+
+def test_what_is_stored_is_printed_as_documented(printed: dict[str, list[Any]]) -> None:
+    """Status, Sessions, jobs, Knowledge, the machine, errors."""
+    for name, values in printed.items():
+        _require(name, values)
+
+
+def test_imports_are_printed_as_documented(emelex: Program, transcript: Callable[..., Path]) -> None:
+    """Dry, new, and again."""
+    path = transcript()
+    runs = [emelex("import", "auto", path, *flags, "--json").lines for flags in (["--dry-run"], [], [])]
+    _require("import_session", [line for run in runs for line in run[:-1]])
+    _require("import_complete", [run[-1] for run in runs])
+
+
+def test_publishing_is_printed_as_documented(emelex: Program, store: Any, talk: Callable[..., Any]) -> None:
+    """A distillation that is there, and one of nothing."""
+    empty = store.start_session(emelex.workspace, title="empty")
+    _require("published_job", [emelex("memory", "distill", talk(1).id, "--json").json])
+    _require("nothing_to_distill", [emelex("memory", "distill", empty.id, "--json").json])
+
+
+@pytest.mark.model
+def test_work_is_printed_as_documented(emelex: Program, talk: Callable[..., Any]) -> None:
+    """A job that completes, one that is retried, one that fails, and a compaction of nothing."""
+    talk(12)
+    _require("nothing_to_compact", [emelex("memory", "compact", talk(1).id, "--json").json])
+    (emelex.home / "config.toml").write_text(
+        '[models.endpoint.off]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\ncontext_tokens = 600\n'
+        "[compaction]\ncontext_tokens = 6000\nkeep_turns = 1\n",
+        "utf-8",
+    )
+    off = ("memory", "work", "--model", "endpoint:off", "--no-chunking", "--json")
+    lines = [*emelex(*off, "--kind", "compaction").lines, *emelex(*off).lines]
+    talk(1)
+    lines += emelex("memory", "work", "--json").lines
+    by_type: dict[str, list[Any]] = {}
+    for line in lines:
+        by_type.setdefault(line["type"], []).append(line)
+    assert set(by_type) == {"job_started", "job_completed", "job_retry", "job_failed", "memory_worker_complete"}
+    for name, values in by_type.items():
+        _require(name, values)
+
+
+def test_a_released_job_is_printed_as_documented() -> None:
+    """Its line is that of a completed one without candidates; the signal itself is tests/cli/test_work.py's."""
+    from emelex_cli.work_cmd import ended
+    from emelex_workers.progress import JobEnded
+
+    event = JobEnded(
+        outcome="released",
+        job="j",
+        kind="compaction",
+        session="s",
+        attempt=1,
+        seconds=0.5,
+        engine_seconds=0.25,
+        prompt_tokens=1,
+        output_tokens=0,
+    )
+    _require("job_released", [ended(event)])
+
+
+def test_every_shape_is_held_against_a_command() -> None:
+    """A shape that no test above prints would be a promise without proof."""
+    tested = set(re.findall(r'"([a-z_]+)"', Path(__file__).read_text("utf-8")))
+    assert set(SHAPES) <= tested, sorted(set(SHAPES) - tested)
+    stated = {name for table in SHAPES.values() for row in table.values() for name in row.split(" or ")}
+    assert stated <= set(TYPES)
+
+
+def test_the_check_finds_what_is_wrong() -> None:
+    """An unknown key, a missing one, a wrong type; wildcards, arrays and nested keys."""
+    table = {"a": "integer", "b": "object", "b.<n>": "string", "c": "array", "c[]": "object", "c[].d": "null"}
+    right = {"a": 1, "b": {"x": "y"}, "c": [{"d": None}]}
+    assert list(problems(right, table)) == []
+    assert list(problems({**right, "z": 1}, table)) == ["z is not documented"]
+    assert list(problems({"b": {}, "c": []}, table)) == ["a is missing"]
+    assert list(problems({**right, "a": True}, table)) == ["a is True, not integer"]
+    assert list(problems({**right, "b": {"x": 1}}, table)) == ["b.<n> is 1, not string"]
+    assert list(problems({**right, "c": [{}]}, table)) == ["c[].d is missing"]
