@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from emelex_core.engine.ports import CancelToken, FinishReason, Generation
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
-from emelex_core.events import Event, EventKind, TextPart
+from emelex_core.events import AssetRef, Event, EventKind, TextPart
 from emelex_core.sessions.records import StoredEvent
 
 from .conftest import ScriptedEngine, Writer, coding_transcript, generation, stored, support_transcript
@@ -327,3 +327,15 @@ def test_any_session_gives_a_bounded_summary_without_secrets(
     parsed = outline.parse(made.text, last_sequence=1)
     assert outline.render(parsed) == made.text
     assert all(1 <= line.sequence <= len(events) for line in parsed.lines)
+
+
+def test_media_are_said_to_have_been_there_and_stay_said() -> None:
+    """Issue 6: no word can stand for an image; the count goes on through a second fold."""
+    picture = AssetRef(sha256="0" * 64, kind="image", media_type="image/png", size=9)
+    paper = AssetRef(sha256="1" * 64, kind="document", media_type="application/pdf", size=9)
+    shown = [Event.user("What is wrong in these screenshots?", picture, picture), Event.user("And here?", paper)]
+    first = verbatim(padded(stored(shown)))
+    assert "- [4] media shown: 1× application/pdf, 2× image/png" in first
+    later = stored([Event.user("And in this one of today?", picture)], first_sequence=20)
+    again = draft(later, prior=summary_event(first, 10), calls_max=0)
+    assert "- [20] media shown: 1× application/pdf, 3× image/png" in again.text

@@ -10,6 +10,7 @@ The module owns these invariants (behaviours 174, 175, 185, 188):
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ _SECTIONS: Final = {
 }
 _ASKS: Final = "assistant asks: "
 _PLAN: Final = "plan: "
+_MEDIA: Final = "media shown: "
+_COUNTED: Final = re.compile(r"(\d{1,9})× ([\w.+-]+/[\w.+-]+)")
 _NAMES_PER_LINE_MAX: Final = 12
 _NAMES_MAX: Final = 400
 
@@ -60,6 +63,8 @@ class Fold:
     foreign: ForeignWords = field(default_factory=ForeignWords)
     names: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     skipped: Counter[str] = field(default_factory=Counter[str])
+    media: Counter[str] = field(default_factory=Counter[str])
+    media_sequence: int = 0
     dropped: int = 0
     last_user_sequence: int = 0
 
@@ -81,8 +86,8 @@ class Fold:
 
     def candidates(self) -> list[Line]:
         """Return every line that may stand, superseded ones dropped."""
-        prior = self.prior.lines if self.prior else ()
-        candidates = outline.merge((*prior, *self.found, *_action_lines(self.log)))
+        prior = [line for line in (self.prior.lines if self.prior else ()) if not line.text.startswith(_MEDIA)]
+        candidates = outline.merge((*prior, *self.found, *_action_lines(self.log), *self._media_lines()))
         return list(outline.without_repeats(line for line in candidates if not self._is_settled(line)))
 
     def prior_tokens(self, engine: ChatEngine) -> int:
@@ -92,6 +97,9 @@ class Fold:
     def _event(self, event: StoredEvent, *, is_last_word: bool) -> None:
         self.log.add(event)
         self.foreign.add(event)
+        if event.media:
+            self.media.update(ref.media_type for ref in event.media)
+            self.media_sequence = event.sequence
         if event.kind is EventKind.USER and event.text.strip():
             self.last_user_sequence = event.sequence
         if event.kind is EventKind.ERROR:
@@ -106,6 +114,17 @@ class Fold:
         for span in own:
             if span.shape in lines.PROSE and not self._repeats_an_order(span.speaker, span.safe):
                 self._remember_names(span.safe, event.sequence)
+
+    def _media_lines(self) -> Iterator[Line]:
+        """Say that media were there, the prior Summary's included: no word of it can stand for an image."""
+        told = [line for line in (self.prior.lines if self.prior else ()) if line.text.startswith(_MEDIA)]
+        total = self.media.copy()
+        for line in told:
+            total.update({kind: int(count) for count, kind in _COUNTED.findall(line.text)})
+        if total:
+            shown = ", ".join(f"{count}× {media_type}" for media_type, count in sorted(total.items()))
+            sequence = max([self.media_sequence, *(line.sequence for line in told)])
+            yield Line(section=Section.WORK, sequence=sequence, text=f"{_MEDIA}{shown}", score=42.0)
 
     def _is_foreign(self, anchor: Anchor) -> bool:
         """Whether an assistant only repeats somebody's rule, decision or order: it would read as this Session's."""
