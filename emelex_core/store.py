@@ -347,7 +347,7 @@ class MemoryStore:
     ) -> MaintenanceReport:
         """Remove what is too old and tend the file, in bounded phases; a dry run only says what would go.
 
-        Raises: Invalid for a policy out of range, Cancelled when `stopped` said so between phases, Corrupt, Storage.
+        Raises: Invalid for a policy out of range, Cancelled when `stopped` said so between phases, Storage.
         """
         return retention.maintain(
             self.database,

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli import grammar_memory, grammar_upkeep
+from emelex_cli import grammar_archive, grammar_memory, grammar_models, grammar_upkeep
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
 from emelex_core.errors import UsageError
@@ -26,7 +26,10 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
 )
 grammar_upkeep.add_to(grammar_memory.app)
+grammar_models.add_to(grammar_memory.jobs)
+grammar_archive.add_to(grammar_memory.app, grammar_memory.sessions)
 app.add_typer(grammar_memory.app, name="memory")
+app.add_typer(grammar_models.app, name="models")
 app.add_typer(grammar_upkeep.service, name="service")
 
 _config: Final = typer.Typer(

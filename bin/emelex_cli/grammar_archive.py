@@ -9,10 +9,18 @@ import typer
 
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
-from emelex_cli.grammar_memory import Everywhere, SessionId, app, sessions
+
+Everywhere = Annotated[bool, typer.Option("--all", help="Every workspace, not only this one.")]
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="an id, or 8 or more of its first characters")]
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
+def add_to(memory: typer.Typer, sessions: typer.Typer) -> None:
+    """Put the commands into the groups `emelex memory` and `emelex memory sessions`."""
+    for command in (export, check, backup, restore):
+        memory.command(epilog=GLOBAL_OPTIONS)(command)
+    sessions.command("rebind", epilog=GLOBAL_OPTIONS)(rebind)
+
+
 def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; never over an existing one.")
@@ -25,7 +33,6 @@ def export(
     return partial(archive_cmd.export, output=output, everywhere=everywhere)
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
 def check(
     repair: Annotated[
         bool, typer.Option("--repair", help="Set right what other stored values decide: indexes, counters, links.")
@@ -40,7 +47,6 @@ def check(
     return partial(archive_cmd.check, repair=repair)
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
 def backup(
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="a new directory")],
     accept_damage: Annotated[
@@ -53,7 +59,6 @@ def backup(
     return partial(archive_cmd.backup, directory=directory, accept_damage=accept_damage)
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
 def restore(
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="a backup")],
 ) -> Run:
@@ -63,8 +68,7 @@ def restore(
     return partial(archive_cmd.restore, directory=directory)
 
 
-@sessions.command("rebind", epilog=GLOBAL_OPTIONS)
-def sessions_rebind(
+def rebind(
     session: SessionId,
     force: Annotated[
         bool, typer.Option("--force", help="Also when the directory that it is bound to still stands.")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         FileReport,
         JournalledRemoval,
         MaintenanceReport,
+        PhaseProblem,
         PhaseReport,
         Removal,
         RetentionPolicy,
@@ -89,7 +90,13 @@ def _run(call: Call, policy: RetentionPolicy, *, vacuum: bool) -> int:
             call.out.line("another maintenance run is under way; nothing was done")
         return 0
     _tell(call, found)
-    return Storage.exit_code if found.report.problems else 0
+    return _exit_code(found.report)
+
+
+def _exit_code(report: MaintenanceReport) -> int:
+    """What a person must see to comes before what the next run may find gone: a lock, a full disk."""
+    codes = {problem.exit_code for problem in report.problems}
+    return min(codes - {Storage.exit_code}, default=Storage.exit_code) if codes else 0
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------
@@ -110,13 +117,17 @@ def run_record(found: MaintenanceRun) -> dict[str, Any]:
         "phases": {phase.name: _phase_record(phase) for phase in report.phases},
         "assets": None if report.assets is None else asdict(report.assets),
         "file": None if report.file is None else asdict(report.file),
-        "problems": list(report.problems),
+        "problems": [_problem_record(problem) for problem in report.problems],
     }
 
 
 def journalled(line: JournalledRemoval) -> dict[str, Any]:
     """A line of the removal journal."""
     return {**asdict(line), "dated_at": iso(line.dated_at), "removed_at": iso(line.removed_at)}
+
+
+def _problem_record(found: PhaseProblem) -> dict[str, Any]:
+    return {"phase": found.phase, "kind": found.kind, "message": found.message}
 
 
 def _sessions_record(found: SessionsReport) -> dict[str, Any]:
@@ -156,7 +167,7 @@ def _tell(call: Call, found: MaintenanceRun) -> None:
             f"maintained for {limits.CLOCK_BELIEF_MS // limits.DAY_MS} days"
         )
     for problem in report.problems:
-        call.out.note(f"not finished: {problem}")
+        call.out.note(f"not finished: {problem.phase}: {problem.message}")
 
 
 def _lines(found: MaintenanceRun) -> Iterator[str]:

@@ -56,6 +56,7 @@ def import_model(call: Call, *, path: str, name: str | None = None, link: bool =
 
 def default(call: Call, *, reference: str | None = None) -> int:
     """Print the default model, or make another one the default in the Home's config.toml."""
+    from emelex_core import config as configs
     from emelex_core import home as homes
     from emelex_core.models.preference import set_default
 
@@ -67,11 +68,13 @@ def default(call: Call, *, reference: str | None = None) -> int:
         if reasons:
             raise Refused(reasons[0])
         reference = model.reference
-        homes.create(call.home)
+        homes.make_private_directory(call.home.root)
         set_default(call.home.config, reference)
-        origin = call.config.origins.get("models.default", "default")
-        if call.config.models.default != reference:
-            call.out.note(f"here {call.config.models.default} still wins, by {origin}")
+        # Read anew: a project or the environment may have the last word here.
+        effective = configs.load(call.home, directory=call.directory)
+        if effective.models.default != reference:
+            origin = effective.origins["models.default"]
+            call.out.note(f"here {effective.models.default} still wins, by {origin}")
     if call.out.json:
         call.out.record({"type": "default_model", "reference": reference})
     else:
@@ -95,7 +98,7 @@ def verify(call: Call, *, reference: str | None = None) -> int:
                     raise
                 failed = True
                 shown.pause()
-                _tell(call, {"reference": name, "ok": False, "restamped": False, "error": error.message})
+                _tell(call, _failure(name, error))
                 continue
             shown.pause()
             _tell(
@@ -225,6 +228,10 @@ def _unfit(model: InstalledModel) -> list[str]:
 
 def _shown(shown: Bar) -> Callable[[str, int, int], None]:
     return lambda doing, done, total: shown.update(doing, done=done, total=total or None)
+
+
+def _failure(reference: str, error: EmelexError) -> dict[str, Any]:
+    return {"reference": reference, "snapshot": None, "ok": False, "restamped": False, "error": error.message}
 
 
 def _tell(call: Call, record: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`emelex memory jobs rerun JOB --dry-run`: a completed job beside what a model would make of it now (issue 4, item 6)."""
+"""`emelex memory jobs rerun JOB --dry-run`: a completed job beside what a model makes of it now (issue 4, item 6)."""
 
 from __future__ import annotations
 

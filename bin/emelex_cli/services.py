@@ -32,6 +32,8 @@ class Manager(StrEnum):
 
 
 FOLDERS: Final = ("systemd-user", "systemd-system", "supervisord", "cron", "launchd")
+SHARED: Final = {"systemd-user": ("systemd-timers",), "systemd-system": ("systemd-timers",)}
+"""Folders of templates that several places have in common."""
 USUAL_PROGRAM: Final = "/usr/local/bin/emelex"
 USUAL_HOMES: Final = {
     "systemd-user": "%h/.emelex",
@@ -56,7 +58,7 @@ def folder(manager: Manager, *, system: bool) -> str:
     if manager is Manager.SYSTEMD:
         return "systemd-system" if system else "systemd-user"
     if system:
-        raise UsageError(f"--system is for systemd, not for {manager}")
+        raise UsageError(f"--system is for systemd, not for {manager}", hint="leave it out")
     return manager.value
 
 
@@ -72,8 +74,9 @@ def usual_files(place: str) -> list[ServiceFile]:
 
 def render(place: str, *, program: str, home: str) -> list[ServiceFile]:
     """Fill the templates of a folder with texts that are quoted already."""
-    templates = resources.files("emelex_cli") / "service" / place
-    found = sorted((entry.name, entry.read_text("utf-8")) for entry in templates.iterdir() if entry.is_file())
+    root = resources.files("emelex_cli") / "service"
+    entries = [entry for folder in (place, *SHARED.get(place, ())) for entry in (root / folder).iterdir()]
+    found = sorted((entry.name, entry.read_text("utf-8")) for entry in entries if entry.is_file())
     return [
         ServiceFile(name=name, text=text.replace("@PROGRAM@", program).replace("@HOME@", home)) for name, text in found
     ]

@@ -24,6 +24,7 @@ from emelex_core.events import AssetRef
 from emelex_core.knowledge import recall
 from emelex_core.knowledge.records import Knowledge
 from emelex_core.sessions import registry
+from emelex_core.sessions.rebind import require_not_displaced
 from emelex_core.sessions.records import Session, StoredEvent
 from emelex_core.store import MemoryStore, PathLike
 
@@ -45,6 +46,8 @@ def export(store: MemoryStore, write: Write, *, workspace: PathLike | None) -> N
     if bound is not None:
         with store.database.read() as transaction:
             workspace_id = registry.find_workspace(transaction, bound)
+            if workspace_id is None:
+                require_not_displaced(transaction, bound)
     # Nothing is bound to a directory that has no row: -1 selects nothing, where None would select everything.
     scope = workspace_id if bound is None or workspace_id is not None else -1
     with Document(write) as document:

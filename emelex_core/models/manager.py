@@ -176,6 +176,8 @@ class ModelManager:
         Raises: Refused while a Session is bound to it, and for what is not installed here; NotFound; whatever keeps the
         guard from knowing.
         """
+        # Looked up first without the lock, whose file would make a Home for a name that nothing stands under.
+        self._removable(reference)
         with self.mutation():
             directory, model = self._removable(reference)
             if model is not None and self._references.is_referenced(model.snapshot_id):

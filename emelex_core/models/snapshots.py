@@ -108,7 +108,7 @@ def read(models: Path, digest: str) -> Snapshot:
     manifest = _decode(data, Manifest, directory / MANIFEST)
     if manifest.version != VERSION or len(manifest.inventory) != 1 or inventory_digest(manifest.inventory) != digest:
         raise _invalid(directory / MANIFEST, "its inventory is not the one that the snapshot is named by")
-    expected = {MANIFEST, STAMP} | ({WEIGHTS} if manifest.target is None else set())
+    expected = {MANIFEST, STAMP, WEIGHTS} if manifest.target is None else {MANIFEST, STAMP}
     found = set(_names(directory))
     if found != expected:
         odd = ", ".join(sorted(found ^ expected))

@@ -126,6 +126,16 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseProblem:
+    """A phase that could not be finished. `kind` is the error's class in the tree, `exit_code` its own."""
+
+    phase: str
+    kind: str
+    message: str
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
     """One run. `counted_at` is the instant up to which time counted; `clock_lag_ms` is how far that is behind the
     clock.
@@ -142,4 +152,4 @@ class MaintenanceReport:
     phases: tuple[PhaseReport, ...]
     assets: CollectReport | None
     file: FileReport | None
-    problems: tuple[str, ...]
+    problems: tuple[PhaseProblem, ...]

@@ -17,10 +17,10 @@ from typing import TypeVar
 from emelex_core.assets import collect
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
-from emelex_core.errors import Cancelled, Refused, Storage
+from emelex_core.errors import Cancelled, Corrupt, Refused, Storage
 from emelex_core.retention import journal, lived, sessions, sweeps, upkeep
 from emelex_core.retention.lived import LivedTime
-from emelex_core.retention.records import MaintenanceReport, PhaseReport, RetentionPolicy, SessionsReport
+from emelex_core.retention.records import MaintenanceReport, PhaseProblem, PhaseReport, RetentionPolicy, SessionsReport
 
 T = TypeVar("T")
 
@@ -35,16 +35,19 @@ class _Run:
     clock: Clock
     dry_run: bool
     stopped: Callable[[], bool]
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[PhaseProblem] = field(default_factory=list[PhaseProblem])
 
     def attempt(self, name: str, phase: Callable[[], T]) -> T | None:
-        """Run a phase; None when the disk, a lock or an untrusted directory stopped it. Raises: Cancelled."""
+        """Run a phase; None when the disk, a lock, corruption or distrust stopped it. Raises: Cancelled."""
         if self.stopped():
             raise Cancelled("maintenance was asked to stop between two phases")
         try:
             return phase()
-        except (Storage, Refused) as error:
-            self.problems.append(f"{name}: {error.message}")
+        except (Storage, Refused, Corrupt) as error:
+            problem = PhaseProblem(
+                phase=name, kind=type(error).__name__, message=error.message, exit_code=error.exit_code
+            )
+            self.problems.append(problem)
             return None
 
 
@@ -60,7 +63,7 @@ def maintain(
 ) -> MaintenanceReport:
     """Run every phase once and report; a dry run changes nothing and says what would go.
 
-    `stopped` is asked between phases. Raises: Invalid for a policy out of range, Cancelled, Corrupt, Storage when not
+    `stopped` is asked between phases. Raises: Invalid for a policy out of range, Cancelled, Storage when not
     even the clock could be noted.
     """
     policy.check()

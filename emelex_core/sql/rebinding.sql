@@ -1,8 +1,5 @@
 -- Giving what belongs to one directory to another one; see emelex_core/sessions/rebind.py.
 
--- name: workspace
-SELECT id, path, device, inode, birth_ns FROM workspaces WHERE id = :id;
-
 -- name: displaced
 -- Directories that the asking one may be: of the same path, or the same inode and birth under another device number.
 SELECT id, path, device, inode, birth_ns,

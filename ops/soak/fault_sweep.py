@@ -59,6 +59,13 @@ def main() -> int:
                 points,
                 lambda nth, k=keep: sweep.survives_power_cut(disk / "x", nth, keep=k, seed=nth),
             )
+        late = range(whole.total // 2, whole.total + 1, 2 * every)
+        for keep in ("none", "all", "some"):
+            wrong += run(
+                f"power cut, then a second one in the recovery, {keep} of the unsynced kept",
+                late,
+                lambda nth, k=keep: sweep.survives_power_cut(disk / "x", nth, keep=k, seed=nth, again=1 + nth % 60),
+            )
     return 1 if wrong else 0
 
 

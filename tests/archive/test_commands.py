@@ -1,11 +1,10 @@
-"""`emelex memory export|check|backup|restore` and `sessions rebind` in processes of their own (behaviours 158 to 161, 180)."""
+"""`emelex memory export`, `check`, `backup`, `restore`, `sessions rebind` as programs (behaviours 158 to 161, 180)."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import stat
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,6 @@ from life import Life
 from program import Program, Result
 from stores import edit
 
-RUN = (
-    sys.executable,
-    "-P",
-    "-c",
-    "import sys; from emelex_cli import grammar_archive; from emelex_cli.app import main; sys.exit(main())",
-)
-
 
 class Archive:
     """The program with the commands of the archive."""
@@ -30,7 +22,7 @@ class Archive:
         self.program = program
 
     def __call__(self, *words: str | Path, **options: Any) -> Result:
-        return self.program("memory", *words, program=RUN, **options)
+        return self.program("memory", *words, **options)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from program import Program
+from tinymodels import tiny_model
+from stores import edit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([a-z ]+) \|")
@@ -124,6 +126,58 @@ def test_publishing_is_printed_as_documented(emelex: Program, store: Any, talk: 
     empty = store.start_session(emelex.workspace, title="empty")
     _require("published_job", [emelex("memory", "distill", talk(1).id, "--json").json])
     _require("nothing_to_distill", [emelex("memory", "distill", empty.id, "--json").json])
+
+
+def test_the_whole_store_is_printed_as_documented(emelex: Program, everything: None, tmp_path: Path) -> None:
+    """Export, check with a finding, backup, restore into another Home, rebind to another directory."""
+    del everything
+    session = emelex("memory", "sessions", "list", "--json").lines[0]["id"]
+    edit(emelex.database, "UPDATE events SET created_at = 1 WHERE session_id = ? AND sequence = 1", (session,))
+    *findings, counts = emelex("memory", "check", "--json").lines
+    made = emelex("memory", "backup", tmp_path / "b", "--accept-damage", "--json").json
+    *places, restored = emelex("memory", "restore", tmp_path / "b", "--home", tmp_path / "h", "--json").lines
+    (tmp_path / "moved").mkdir()
+    rebind = ("memory", "sessions", "rebind", session, "--force", "-C", tmp_path / "moved", "--json")
+    shapes_printed = {
+        "finding": findings,
+        "check_complete": [counts],
+        "backup_complete": [made],
+        "restored_workspace": places,
+        "restore_complete": [restored],
+        "rebound_session": [emelex(*rebind, "--dry-run").json, emelex(*rebind).json],
+    }
+    edit(emelex.database, "DELETE FROM sessions WHERE id = ?", (session,))
+    shapes_printed["store_export"] = [emelex("memory", "export", "--all").json]
+    shapes_printed["exported"] = [emelex("memory", "export", "--all", "-o", "all.json", "--json").json]
+    for name, values in shapes_printed.items():
+        _require(name, values)
+
+
+@pytest.mark.model
+def test_models_are_printed_as_documented(emelex: Program, tmp_path: Path) -> None:
+    """The built-in one, one that is installed, verified, damaged, and removed again."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(tiny_model({"tokenizer.ggml.token_type": None}))
+    _require("imported_model", [emelex("models", "import", path, "--json").json for _ in range(2)])
+    _require("model", emelex("models", "list", "--json").lines)
+    _require("default_model", [emelex("models", "default", "--json").json])
+    _require("model_path", [emelex("models", "path", "local:m", "--json").json])
+    whole = emelex("models", "verify", "--json").lines
+    Path(emelex("models", "path", "local:m").out.strip()).unlink()
+    broken = emelex("models", "verify", "--json").lines
+    _require("verified_model", [*whole, *broken])
+    swept = emelex("models", "gc", "--json").json
+    _require("collected_models", [swept])
+    _require("removed_model", [emelex("models", "remove", swept["damaged"][0], "--json").json])
+
+
+@pytest.mark.model
+def test_a_repeated_job_is_printed_as_documented(emelex: Program, talk: Callable[..., Any]) -> None:
+    """By the model that made it, which gives the same; and beside a changed record."""
+    talk(1)
+    emelex("memory", "work")
+    (job,) = emelex("memory", "jobs", "list", "--json").lines
+    _require("rerun_job", [emelex("memory", "jobs", "rerun", job["id"], "--dry-run", "--json").json])
 
 
 @pytest.mark.model

@@ -2,8 +2,8 @@
 
 A life of 20 steps (create, start, claim, append, asset, release and publish, plan, claim a job, complete with a
 Summary, checkpoint, fail, Knowledge, import batches) makes some 730 operations of the disk. One of them fails; then
-each acknowledged change is there, each refused one absent, the refused step goes through when it is tried again, and a new
-process finds everything as recorded and every check quiet. `ops/soak/fault_sweep.py` does it for every one.
+each acknowledged change is there, each refused one absent, the refused step goes through when it is tried again, and a
+new process finds everything as recorded and every check quiet. `ops/soak/fault_sweep.py` does it for every one.
 """
 
 from __future__ import annotations
@@ -89,6 +89,17 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(disk: Path, whole: Mach
     """Unsynced sectors are dropped, kept, or torn at random; the step in flight is whole or absent."""
     chosen = points(whole.total, keep)
     endings = {nth: sweep.survives_power_cut(disk / f"cut-{keep}-{nth}", nth, keep=keep, seed=nth) for nth in chosen}
+    held(endings)
+
+
+def test_a_power_cut_in_the_recovery_from_a_power_cut_loses_nothing(disk: Path, whole: Machine) -> None:
+    """The next boot is no safer than the one before: its recovery is cut as well."""
+    chance = random.Random(SEED)
+    chosen = [(chance.randint(whole.total // 2, whole.total), again) for again in range(1, 60, 4)]
+    endings = {
+        again: sweep.survives_power_cut(disk / f"again-{again}", nth, keep="some", seed=nth, again=again)
+        for nth, again in chosen
+    }
     held(endings)
 
 

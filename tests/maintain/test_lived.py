@@ -19,7 +19,8 @@ Live = Callable[[int], None]
 
 def _removed(store: MemoryStore) -> int:
     report = store.maintain()
-    assert report.sessions is not None and report.problems == ()
+    assert report.sessions is not None
+    assert report.problems == ()
     return len(report.sessions.phase.removals)
 
 

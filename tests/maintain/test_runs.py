@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from emelex_workers.maintain import SCHEDULE, SCHEDULE_NAME, maintain, newest_slot, run_due
 from stores import DAY, MINUTE, ManualClock, answer, child, line, rows
 
 from emelex_core import MemoryStore, Session
@@ -16,7 +17,6 @@ from emelex_core.errors import UsageError
 from emelex_core.home import Home
 from emelex_core.retention import slots
 from emelex_core.retention.records import RetentionPolicy
-from emelex_workers.maintain import SCHEDULE, SCHEDULE_NAME, maintain, newest_slot, run_due
 
 Talk = Callable[..., Session]
 
@@ -41,9 +41,11 @@ def test_lost_claims_are_counted(store: MemoryStore, talk: Talk, home: Home) -> 
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     dry = maintain(store, RetentionPolicy(), dry_run=True)
-    assert dry is not None and dry.lost_claims == 0
+    assert dry is not None
+    assert dry.lost_claims == 0
     run = maintain(store, RetentionPolicy())
-    assert run is not None and run.lost_claims == 1
+    assert run is not None
+    assert run.lost_claims == 1
     assert rows(home.database, "SELECT state, failure_count FROM jobs") == [("pending", 1)]
 
 
@@ -111,7 +113,9 @@ def test_the_newest_slot_is_the_last_that_has_come(schedule: str, slot: str) -> 
     assert newest_slot(schedule, _instant("2027-03-04T05:06:07")) == _instant(slot)
 
 
-@pytest.mark.parametrize("schedule", ["", "1 2 3 4", "61 * * * *", "* * * * * *", "x * * * *", "* 25 * * *", "* * * * 8"])
+@pytest.mark.parametrize(
+    "schedule", ["", "1 2 3 4", "61 * * * *", "* * * * * *", "x * * * *", "* 25 * * *", "* * * * 8"]
+)
 def test_what_is_no_schedule_is_refused(schedule: str) -> None:
     """By name, before a slot is taken."""
     with pytest.raises(UsageError, match="schedule"):

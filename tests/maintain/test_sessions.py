@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emelex_queue import claims
 from stores import DAY, ManualClock, child, edit, line, rows, sound
 
 from emelex_core import Event, MemoryStore, Session
@@ -17,7 +18,6 @@ from emelex_core.home import Home
 from emelex_core.jobs.records import JobKind
 from emelex_core.retention.records import RetentionPolicy
 from emelex_core.sessions import delete
-from emelex_queue import claims
 
 Talk = Callable[..., Session]
 Live = Callable[[int], None]
@@ -48,7 +48,8 @@ def test_a_session_is_announced_before_it_goes(store: MemoryStore, talk: Talk, l
     session = talk()
     live_through(80)
     report = store.maintain()
-    assert report.sessions is not None and report.sessions.expiring == ()
+    assert report.sessions is not None
+    assert report.sessions.expiring == ()
     live_through(4)
     report = store.maintain()
     assert report.sessions is not None
@@ -75,14 +76,17 @@ def test_what_is_in_use_or_has_work_is_kept_and_told(
     for session in (running, pending):
         store.queue_distillation(session.id)
     job = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
-    assert job is not None and job.job.session_id == running.id
+    assert job is not None
+    assert job.job.session_id == running.id
     for number, session in enumerate((turn, tool)):
         edit(
             home.database,
             "INSERT INTO active_turns VALUES (?, ?, x'7b7d', 0, 1)",
             (session.id, f"{number}" * 36),
         )
-    edit(home.database, "INSERT INTO pending_tools VALUES (?, 0, 'c', 'shell', x'7b7d', 'started', 1, NULL)", (tool.id,))
+    edit(
+        home.database, "INSERT INTO pending_tools VALUES (?, 0, 'c', 'shell', x'7b7d', 'started', 1, NULL)", (tool.id,)
+    )
     live_through(120)
     lease.renew()
     report = store.maintain()
@@ -118,7 +122,8 @@ def test_deletion_asks_again_in_its_own_transaction(
     monkeypatch.setattr(delete, "delete", use_first)
     report = store.maintain()
     assert used == [session.id]
-    assert report.sessions is not None and report.sessions.phase.removals == ()
+    assert report.sessions is not None
+    assert report.sessions.phase.removals == ()
     assert store.get_session(session.id).last_sequence == 4
 
 
@@ -134,12 +139,14 @@ def test_its_assets_and_rows_go_with_it_and_knowledge_stays(
     live_through(91)
     dry = store.maintain(dry_run=True)
     report = store.maintain()
-    assert dry.sessions is not None and report.sessions is not None
+    assert dry.sessions is not None
+    assert report.sessions is not None
     assert (dry.sessions.events, dry.sessions.assets) == (report.sessions.events, report.sessions.assets) == (4, 1)
     assert rows(home.database, "SELECT count(*) FROM events") == [(0,)]
     assert not (store.assets_directory / ref.sha256).exists()
     ((alive, uuid),) = rows(home.database, "SELECT source_session_id, source_session_uuid FROM knowledge_versions")
-    assert alive is None and uuid is not None
+    assert alive is None
+    assert uuid is not None
 
 
 def test_a_dry_run_says_exactly_what_goes_and_changes_nothing(
@@ -157,7 +164,8 @@ def test_a_dry_run_says_exactly_what_goes_and_changes_nothing(
     promised = store.maintain(dry_run=True)
     assert contents() == before
     done = store.maintain()
-    assert promised.sessions is not None and done.sessions is not None
+    assert promised.sessions is not None
+    assert done.sessions is not None
     assert promised.sessions.phase == done.sessions.phase
     assert promised.phases == done.phases
     assert len(done.sessions.phase.removals) == 5

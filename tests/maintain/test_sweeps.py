@@ -1,4 +1,4 @@
-"""Retention of Knowledge, its versions and finished jobs (behaviours 150 to 152, 177; seed, "Knowledge and retention")."""
+"""Retention of Knowledge, its versions and finished jobs (behaviours 150 to 152, 177; the seed)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
 from stores import DAY, ManualClock, edit, rows
 
 from emelex_core import Event, MemoryStore, Session
@@ -16,7 +17,6 @@ from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind
 from emelex_core.retention import journal
 from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
-from emelex_queue import claims
 
 Live = Callable[[int], None]
 Talk = Callable[..., Session]
@@ -190,7 +190,9 @@ def test_forgotten_words_are_gone_from_the_disk_in_the_end(
     store.maintain()
     live_through(31)
     report = store.maintain(vacuum=True)
-    assert report.file is not None and report.file.vacuum == "whole" and not report.file.wal_busy
+    assert report.file is not None
+    assert report.file.vacuum == "whole"
+    assert not report.file.wal_busy
     assert _grep(home, "ZX-41") == []
 
 
@@ -209,7 +211,9 @@ def test_pages_of_the_journal_are_bounded(store: MemoryStore, limit: int) -> Non
         journal.page(store.database, limit=limit)
 
 
-def test_time_that_is_not_believed_purges_nothing(store: MemoryStore, learn: Learn, clock: ManualClock, home: Home) -> None:
+def test_time_that_is_not_believed_purges_nothing(
+    store: MemoryStore, learn: Learn, clock: ManualClock, home: Home
+) -> None:
     """K4 for Knowledge: a leap neither hides nor purges."""
     learn("rule.parcels")
     store.maintain()

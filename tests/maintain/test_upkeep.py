@@ -1,4 +1,4 @@
-"""The upkeep of the file (behaviour 153): statistics, free pages, the log; and a phase that fails stops no other (112)."""
+"""The upkeep of the file (behaviour 153): statistics, free pages, the log. A phase that fails stops no other (112)."""
 
 from __future__ import annotations
 
@@ -34,15 +34,19 @@ def test_a_reader_keeps_the_log_and_fails_nothing(store: MemoryStore, talk: Talk
     assert line(process) == "reading"
     talk()
     report = store.maintain()
-    assert report.problems == () and report.file is not None
-    assert report.file.wal_busy and report.file.wal_bytes > 0
+    assert report.problems == ()
+    assert report.file is not None
+    assert report.file.wal_busy
+    assert report.file.wal_bytes > 0
     kill(process)
     report = store.maintain()
     assert report.file is not None
     assert (report.file.wal_busy, report.file.wal_bytes) == (False, 0)
 
 
-def test_a_writer_in_the_way_of_a_vacuum_is_told(store: MemoryStore, talk: Talk, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_in_the_way_of_a_vacuum_is_told(
+    store: MemoryStore, talk: Talk, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits a bounded time, then leaves the file as it is."""
     talk()
     monkeypatch.setattr(upkeep, "_VACUUM_WAIT_MS", 50)
@@ -50,7 +54,8 @@ def test_a_writer_in_the_way_of_a_vacuum_is_told(store: MemoryStore, talk: Talk,
     process = child(code, home.root)
     assert line(process) == "reading"
     report = upkeep.tend(store.database, vacuum=True)
-    assert report.vacuum == "busy" and report.wal_busy
+    assert report.vacuum == "busy"
+    assert report.wal_busy
     kill(process)
     assert upkeep.tend(store.database, vacuum=True).vacuum == "whole"
 
@@ -78,7 +83,9 @@ def test_free_pages_are_given_back_in_bounded_steps(
     assert sound(home.database)
 
 
-def test_a_bad_phase_is_told_and_the_others_run(store: MemoryStore, talk: Talk, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_phase_is_told_and_the_others_run(
+    store: MemoryStore, talk: Talk, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """112: an asset directory with another mode, and a locked moment, stop neither each other nor the rest."""
     talk()
     store.store_asset(b"%PDF-1.7 parcels")
@@ -90,7 +97,7 @@ def test_a_bad_phase_is_told_and_the_others_run(store: MemoryStore, talk: Talk, 
     with monkeypatch.context() as locked:
         locked.setattr("emelex_core.retention.sweeps.run", busy)
         report = store.maintain()
-    assert [problem.partition(":")[0] for problem in report.problems] == [
+    assert [problem.phase for problem in report.problems] == [
         "purged_knowledge",
         "tombstoned_knowledge",
         "knowledge_versions",
@@ -98,7 +105,9 @@ def test_a_bad_phase_is_told_and_the_others_run(store: MemoryStore, talk: Talk, 
         "failed_jobs",
         "assets",
     ]
-    assert report.sessions is not None and report.file is not None and report.assets is None
+    assert report.sessions is not None
+    assert report.file is not None
+    assert report.assets is None
     store.assets_directory.chmod(0o700)
     assert store.maintain().problems == ()
 
@@ -116,18 +125,22 @@ def test_it_stops_between_phases(store: MemoryStore) -> None:
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize(("name", "index"), [("claim", "jobs_to_claim"), ("has_claimable", "jobs_to_claim"), ("expired", "jobs_running")])
-def test_statistics_leave_the_claims_plan_alone(store: MemoryStore, talk: Talk, home: Home, name: str, index: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "index"), [("claim", "jobs_to_claim"), ("has_claimable", "jobs_to_claim"), ("expired", "jobs_running")]
+)
+def test_statistics_leave_the_claims_plan_alone(
+    store: MemoryStore, talk: Talk, home: Home, name: str, index: str
+) -> None:
     """ADR 0002 after PRAGMA optimize has looked at a table full of finished jobs."""
     session = talk(distill=True)
     edit(
         home.database,
         """
-        INSERT INTO jobs (id, kind, session_id, state, failure_count, run_at, published_at, completed_at, through_sequence,
-                          source_event_count, source_first_event_id, source_last_event_id, source_sha256)
+        INSERT INTO jobs (id, kind, session_id, state, failure_count, run_at, published_at, completed_at,
+                          through_sequence, source_event_count, source_first_event_id, source_last_event_id, source_sha256)
         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
-        SELECT printf('%036d', i), 'distillation', ?, 'completed', 0, 1, 1, i, 1, 1, printf('%036d', 1), printf('%036d', 1),
-               printf('%064d', i) FROM n
+        SELECT printf('%036d', i), 'distillation', ?, 'completed', 0, 1, 1, i, 1, 1, printf('%036d', 1),
+               printf('%036d', 1), printf('%064d', i) FROM n
         """,
         (session.id,),
     )

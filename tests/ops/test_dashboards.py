@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from emelex_workers import metrics
 from stores import ROOT
 
 from emelex_core.jobs.records import JobKind
-from emelex_workers import metrics
 
 RULES = ROOT / "ops" / "prometheus" / "emelex.rules.yml"
 DASHBOARD = ROOT / "ops" / "grafana" / "emelex-memory.json"
@@ -20,7 +20,9 @@ SUFFIX = re.compile(r"_(bucket|sum|count)$")
 def _expressions() -> Iterator[str]:
     for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]:
         yield from (target["expr"] for target in panel["targets"])
-    rules = re.sub(r"expr: >-\n((?: {10}.*\n)+)", lambda match: f"expr: {' '.join(match[1].split())}\n", RULES.read_text("utf-8"))
+    rules = re.sub(
+        r"expr: >-\n((?: {10}.*\n)+)", lambda match: f"expr: {' '.join(match[1].split())}\n", RULES.read_text("utf-8")
+    )
     found = re.findall(r"^        expr: (.+)$", rules, re.MULTILINE)
     assert len(found) == rules.count("- alert:")
     yield from found
@@ -53,9 +55,15 @@ def test_the_dashboard_holds_together() -> None:
         for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
         for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
     ]
-    assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 24
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
     assert {panel["datasource"]["uid"] for panel in panels} == {"${source}"}
-    shown = {SUFFIX.sub("", name) for panel in panels for target in panel["targets"] for name in re.findall(r"emelex_\w+", target["expr"])}
+    shown = {
+        SUFFIX.sub("", name)
+        for panel in panels
+        for target in panel["targets"]
+        for name in re.findall(r"emelex_\w+", target["expr"])
+    }
     assert shown == set(metrics._HELP)
 
 

@@ -7,11 +7,17 @@ import re
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from emelex_queue import claims
+from emelex_workers import metrics
+from emelex_workers.metrics import Counters, Histogram
+from emelex_workers.metrics_export import Exporter, Recorder, parse_target
+from emelex_workers.pool_events import JobLost, LostCounted
+from emelex_workers.progress import JobEnded, JobStarted
 from program import Program
 from stores import child
 
@@ -19,12 +25,6 @@ from emelex_core import MemoryStore, Session
 from emelex_core.errors import Storage, UsageError
 from emelex_core.home import Home
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
-from emelex_workers import metrics
-from emelex_workers.metrics import Counters, Histogram
-from emelex_workers.metrics_export import Exporter, Recorder, parse_target
-from emelex_workers.pool_events import JobLost, LostCounted
-from emelex_workers.progress import JobEnded, JobStarted
 
 NAMES = {
     "emelex_jobs",
@@ -67,7 +67,8 @@ def _samples(text: str) -> dict[str, float]:
             assert next(lines).startswith(f"# TYPE {family} ")
             continue
         match = SAMPLE.fullmatch(line)
-        assert match and match["name"].startswith(family), line
+        assert match, line
+        assert match["name"].startswith(family), line
         found[match["name"] + (match["labels"] or "")] = float(match["value"])
     assert text.endswith("\n")
     return found
@@ -128,7 +129,7 @@ def test_one_shot_drains_add_up_in_their_file(tmp_path: Path, store: MemoryStore
 def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     """The old one is whole, nothing else is left behind."""
     path = tmp_path / "there" / "emelex.prom"
-    with pytest.raises(Storage, match="emelex.prom"):
+    with pytest.raises(Storage, match=r"emelex\.prom"):
         metrics.write_file(path, "x\n")
     path.parent.mkdir()
     path.mkdir()
@@ -137,7 +138,7 @@ def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     assert [entry.name for entry in path.parent.iterdir()] == ["emelex.prom"]
 
 
-@pytest.mark.parametrize("garbage", ["", "\0\1", "emelex_job_run_seconds_bucket{le=\"2\"} nan\n", "emelex_db_bytes x\n"])
+@pytest.mark.parametrize("garbage", ["", "\0\1", 'emelex_job_run_seconds_bucket{le="2"} nan\n', "emelex_db_bytes x\n"])
 def test_a_file_that_is_none_of_ours_leaves_nothing(tmp_path: Path, garbage: str) -> None:
     """Counters begin at zero."""
     counters = Counters()
@@ -154,7 +155,12 @@ def test_a_store_that_cannot_be_read_is_said(emelex: Program) -> None:
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
-    [("127.0.0.1:9464", "127.0.0.1", 9464), (":9464", "127.0.0.1", 9464), ("localhost:1", "127.0.0.1", 1), ("[::1]:9464", "::1", 9464)],
+    [
+        ("127.0.0.1:9464", "127.0.0.1", 9464),
+        (":9464", "127.0.0.1", 9464),
+        ("localhost:1", "127.0.0.1", 1),
+        ("[::1]:9464", "::1", 9464),
+    ],
 )
 def test_loopback_is_where_metrics_are_served(text: str, host: str, port: int) -> None:
     """Spelled as people spell it."""
@@ -162,7 +168,9 @@ def test_loopback_is_where_metrics_are_served(text: str, host: str, port: int) -
     assert (target.host, target.port, target.file) == (host, port, None)
 
 
-@pytest.mark.parametrize("text", ["0.0.0.0:9464", "192.168.1.2:80", "example.org:80", "9464", "127.0.0.1", "127.0.0.1:x", "[::]:1", ":70000"])
+@pytest.mark.parametrize(
+    "text", ["0.0.0.0:9464", "192.168.1.2:80", "example.org:80", "9464", "127.0.0.1", "127.0.0.1:x", "[::]:1", ":70000"]
+)
 def test_nothing_is_served_to_the_network(text: str) -> None:
     """Refused before a process is started."""
     with pytest.raises(UsageError):
@@ -170,14 +178,14 @@ def test_nothing_is_served_to_the_network(text: str) -> None:
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     """A free port."""
     import socket
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         found: int = probe.getsockname()[1]
-    yield found
+    return found
 
 
 def _get(port: int, path: str = "/metrics") -> str:

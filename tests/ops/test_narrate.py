@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
 from emelex_workers import narrate
 from emelex_workers.pool_events import PoolEvent, PoolStarted, WorkerEnded, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted
@@ -36,17 +35,24 @@ def test_a_supervisor_gets_one_json_object_a_line() -> None:
 
 def test_a_person_gets_words() -> None:
     """One line, what is empty left out."""
-    text = narrate.line(PoolStarted(pid=7, workers=1, threads=1, reason="2 cores, of which one stays free"), now=NOW, as_json=False)
+    text = narrate.line(
+        PoolStarted(pid=7, workers=1, threads=1, reason="2 cores, of which one stays free"), now=NOW, as_json=False
+    )
     assert text == (
-        '2027-01-15T08:00:00.000Z info    pool_started pid=7 workers=1 threads=1 reason="2 cores, of which one stays free"'
+        "2027-01-15T08:00:00.000Z info    pool_started pid=7 workers=1 threads=1 "
+        'reason="2 cores, of which one stays free"'
     )
     assert "SECRET" not in narrate.line(FAILED, now=NOW, as_json=False)
 
 
 def test_what_a_terminal_would_obey_is_defused() -> None:
     """159: a fault may name a path."""
-    text = narrate.line(WorkerFault(worker="Worker-1", kind="Storage", message="a\x1b[31m\nb\u202e"), now=NOW, as_json=False)
-    assert "\x1b" not in text and "\n" not in text and "\u202e" not in text
+    text = narrate.line(
+        WorkerFault(worker="Worker-1", kind="Storage", message="a\x1b[31m\nb\u202e"), now=NOW, as_json=False
+    )
+    assert "\x1b" not in text
+    assert "\n" not in text
+    assert "\u202e" not in text
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,12 @@ def test_levels(event: PoolEvent, level: str) -> None:
 
 @pytest.mark.parametrize(
     ("environment", "supervised"),
-    [({}, False), ({"NOTIFY_SOCKET": "/x"}, True), ({"JOURNAL_STREAM": "8:1"}, True), ({"SUPERVISOR_ENABLED": "1"}, True)],
+    [
+        ({}, False),
+        ({"NOTIFY_SOCKET": "/x"}, True),
+        ({"JOURNAL_STREAM": "8:1"}, True),
+        ({"SUPERVISOR_ENABLED": "1"}, True),
+    ],
 )
 def test_a_supervisor_is_known_by_its_variables(environment: dict[str, str], supervised: bool) -> None:
     """Those that each sets for what it runs."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import child
-
 from emelex_workers.notify import Notifier, Supervision
 from emelex_workers.pool_events import PoolStarted, PoolStopping, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted, JobStep
+from stores import child
 
 
 class Manager:
@@ -117,7 +116,9 @@ def test_a_stuck_job_starves_the_watchdog(manager: Manager) -> None:
 def test_without_a_manager_nothing_is_sent() -> None:
     """A terminal is no service manager."""
     notifier = Notifier({})
-    assert not notifier.heard and not notifier.send(READY="1") and notifier.watchdog_seconds is None
+    assert not notifier.heard
+    assert not notifier.send(READY="1")
+    assert notifier.watchdog_seconds is None
     told = Supervision(notifier)
     told.hear(STARTED)
     told.tick()

@@ -1,4 +1,4 @@
-"""The runbook's commands are run, in order (issue 7, item 7). Ours for real; the service manager's against stand-ins."""
+"""The runbook's commands are run, in order (issue 7, item 7): ours for real, systemd's against stand-ins."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from emelex_queue import claims
 from program import Program
 from stores import ROOT
 
 from emelex_core import MemoryStore, Session
 from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
 
 RUNBOOK = ROOT / "ops" / "RUNBOOK.md"
 FOREIGN = ("systemctl", "journalctl", "loginctl")
@@ -22,7 +22,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def _commands() -> list[str]:
-    return [line for language, text in BLOCK.findall(RUNBOOK.read_text("utf-8")) if language == "sh" for line in text.splitlines()]
+    return [
+        line
+        for language, text in BLOCK.findall(RUNBOOK.read_text("utf-8"))
+        if language == "sh"
+        for line in text.splitlines()
+    ]
 
 
 def test_every_block_is_a_list_of_commands() -> None:
@@ -35,10 +40,11 @@ def test_every_block_is_a_list_of_commands() -> None:
 def test_every_command_does_what_it_says(
     tmp_path: Path, emelex: Program, store: MemoryStore, talk: Callable[..., Session]
 ) -> None:
-    """In one shell, with a failed job and a Session to name; `failures` of a job that `work` cannot do are told by code."""
+    """In one shell, with a failed job and a Session to name."""
     broken = talk("Broken")
     lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
-    assert lease is not None and lease.job.session_id == broken.id
+    assert lease is not None
+    assert lease.job.session_id == broken.id
     lease.fail("the model is missing", permanent=True)
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -51,7 +57,12 @@ def test_every_command_does_what_it_says(
         ["sh", "-c", script],
         cwd=emelex.workspace,
         env=emelex.env(
-            {"PATH": f"{tools}:{os.environ['PATH']}", "JOB": lease.job.id[:8], "SESSION": broken.id, "TOLD": str(tmp_path / "told")}
+            {
+                "PATH": f"{tools}:{os.environ['PATH']}",
+                "JOB": lease.job.id[:8],
+                "SESSION": broken.id,
+                "TOLD": str(tmp_path / "told"),
+            }
         ),
         stdin=subprocess.DEVNULL,
         capture_output=True,

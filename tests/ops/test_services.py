@@ -12,11 +12,11 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+from emelex_cli import services
+from emelex_cli.services import FOLDERS
 from program import Program
 from stores import ROOT
 
-from emelex_cli import services
-from emelex_cli.services import FOLDERS
 from emelex_core.errors import Invalid
 
 OPS = {
@@ -26,7 +26,7 @@ OPS = {
     "cron": "cron",
     "launchd": "launchd",
 }
-TRICKY = Path("/srv/100% of $HOME's \"data\"; & <more>\\x")
+TRICKY = Path('/srv/100% of $HOME\'s "data"; & <more>\\x')
 VERIFY = shutil.which("systemd-analyze")
 
 
@@ -53,7 +53,8 @@ def test_ops_holds_what_the_program_prints(folder: str) -> None:
 def test_no_mark_is_left_in_a_file(folder: str) -> None:
     """Every template is filled wholly; no line names a third thing."""
     for file in services.usual_files(folder):
-        assert "@PROGRAM@" not in file.text and "@HOME@" not in file.text
+        assert "@PROGRAM@" not in file.text
+        assert "@HOME@" not in file.text
 
 
 @pytest.mark.skipif(VERIFY is None, reason="systemd-analyze is not on this machine")
@@ -106,10 +107,13 @@ def test_the_pools_unit_says_what_was_measured(folder: str) -> None:
     (stop,) = [int(line.partition("=")[2]) for line in lines if line.startswith("TimeoutStopSec=")]
     assert stop > 30 + 2
     timers = [file.text for file in services.usual_files(folder) if file.name.endswith(".timer")]
-    assert len(timers) == 2 and all("Persistent=true" in timer and "RandomizedDelaySec=" in timer for timer in timers)
+    assert len(timers) == 2
+    assert all("Persistent=true" in timer and "RandomizedDelaySec=" in timer for timer in timers)
 
 
-def test_a_crontab_line_survives_a_bare_environment_and_a_hostile_path(program: Path, emelex: Program, tmp_path: Path) -> None:
+def test_a_crontab_line_survives_a_bare_environment_and_a_hostile_path(
+    program: Path, emelex: Program, tmp_path: Path
+) -> None:
     """K8: each line under `env -i` through sh, as cron calls it; nothing is printed, nothing is mailed."""
     home = tmp_path / "it's 100% $HOME"
     (cron,) = services.files("cron", program=program, home=home)
@@ -122,7 +126,17 @@ def test_a_crontab_line_survives_a_bare_environment_and_a_hostile_path(program: 
         command, *rest = fields[5].replace("\\%", "\0").split("%")
         assert rest == []
         done = subprocess.run(
-            ["env", "-i", f"HOME={tmp_path}", "PATH=/usr/bin:/bin", "LANG=C", "SHELL=/bin/sh", "/bin/sh", "-c", command.replace("\0", "%")],
+            [
+                "env",
+                "-i",
+                f"HOME={tmp_path}",
+                "PATH=/usr/bin:/bin",
+                "LANG=C",
+                "SHELL=/bin/sh",
+                "/bin/sh",
+                "-c",
+                command.replace("\0", "%"),
+            ],
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -152,7 +166,8 @@ def test_supervisord_reads_its_section(program: Path) -> None:
     parser.read_string(file.text)
     section = dict(parser["program:emelex-pool"])
     assert shlex.split(section["command"] % {})[:4] == [str(program), "--home", "/srv/100% o'clock", "memory"]
-    assert section["stopsignal"] == "TERM" and int(section["stopwaitsecs"]) > 32
+    assert section["stopsignal"] == "TERM"
+    assert int(section["stopwaitsecs"]) > 32
 
 
 @pytest.mark.parametrize("path", ["/srv/a\nb", "/srv/a\x1bb", "/srv/a\udcff"])
@@ -166,7 +181,8 @@ def test_a_path_that_no_file_can_carry_is_refused(path: str, folder: str, progra
 def test_print_names_this_installation_and_this_home(emelex: Program, program: Path) -> None:
     """Data on stdout, as text and as JSON; nothing is created."""
     result = emelex("service", "print", "cron", "--program", program)
-    assert result.code == 0 and f"{program} --home {emelex.home} memory work" in result.out
+    assert result.code == 0
+    assert f"{program} --home {emelex.home} memory work" in result.out
     found = emelex("service", "print", "systemd", "--program", program, "--json").lines
     assert [file["name"] for file in found] == sorted(file["name"] for file in found)
     assert all(str(emelex.home) in file["text"] for file in found if file["name"].endswith(".service"))
@@ -185,7 +201,8 @@ def test_print_names_this_installation_and_this_home(emelex: Program, program: P
 def test_what_cannot_be_understood_is_a_usage_error(emelex: Program, words: tuple[str, ...], code: int) -> None:
     """One line with a hint."""
     result = emelex(*words)
-    assert (result.code, result.out) == (code, "") and "hint:" in result.err
+    assert (result.code, result.out) == (code, "")
+    assert "hint:" in result.err
 
 
 def test_install_writes_once_and_never_over_others(emelex: Program, program: Path, tmp_path: Path) -> None:
@@ -193,7 +210,8 @@ def test_install_writes_once_and_never_over_others(emelex: Program, program: Pat
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     words = ("service", "install", "systemd", "--program", program, "--json")
     first = emelex(*words, env=env).json
-    assert {file["state"] for file in first["files"]} == {"written"} and len(first["files"]) == 5
+    assert {file["state"] for file in first["files"]} == {"written"}
+    assert len(first["files"]) == 5
     assert first["next"][0] == "systemctl --user daemon-reload"
     assert {file["state"] for file in emelex(*words, env=env).json["files"]} == {"unchanged"}
     unit = tmp_path / "config" / "systemd" / "user" / "emelex-pool.service"
@@ -223,7 +241,8 @@ def test_install_keeps_the_rest_of_a_crontab(emelex: Program, program: Path, tmp
     assert emelex(*words, "--home", tmp_path / "other", env=env).out == "written: crontab\n"
     lines = tab.read_text("utf-8").splitlines()
     assert (lines[0], lines[-1]) == ("MAILTO=me", "@daily backup")
-    assert sum("memory maintain" in line for line in lines) == 1 and any(str(tmp_path / "other") in line for line in lines)
+    assert sum("memory maintain" in line for line in lines) == 1
+    assert any(str(tmp_path / "other") in line for line in lines)
     tab.write_text("# >>> emelex memory >>>\n", "utf-8")
     assert emelex(*words, env=env).code == 2
     assert emelex(*words, env={"PATH": str(tmp_path)}).code == 3

@@ -25,37 +25,43 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from emelex_core import limits  # noqa: E402 - below the path
+from emelex_core import limits
 
 SPEC = json.loads(sys.argv[1])
 for _name, _value in SPEC.get("limits", {}).items():
     # Before the workers are imported: some of them take a limit as a default.
     setattr(limits, _name, _value)
 
-from scripted import ScriptedEngine, ScriptedSource  # noqa: E402 - below the limits
-
-from emelex_core import config, home  # noqa: E402 - below the limits
-from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
-from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
-from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 from emelex_queue.lease import JobLease  # noqa: E402 - below the limits
 from emelex_workers import attempt as attempts  # noqa: E402 - below the limits
 from emelex_workers.pool import PoolOptions, run_pool  # noqa: E402 - below the limits
 from emelex_workers.progress import JobEnded  # noqa: E402 - below the limits
 from emelex_workers.result import JobResult  # noqa: E402 - below the limits
 from emelex_workers.text.restate import Usage  # noqa: E402 - below the limits
+from scripted import ScriptedEngine, ScriptedSource  # noqa: E402 - below the limits
+
+from emelex_core import config, home  # noqa: E402 - below the limits
+from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
+from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
+from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 
 KEPT: list[bytearray] = []
 
 
 def work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
-    """One model call; the result is nothing but the record of who made it."""
+    """One model call, or none with `"noop": true`."""
     del chunking
-    log(f"start {lease.job.id} {lease.job.attempt}")
+    if SPEC.get("noop"):
+        return result(lease)
     title = store.get_session(lease.job.session_id).title
     repeats = {"long prompt": 250, "short prompt": 60}.get(title)
     text = title if repeats is None else "The keeper counted the ships that passed the light. " * repeats
     engine.generate(Request(messages=(Message(role=Role.USER, text=text),), output_tokens_max=8), cancel)
+    return result(lease)
+
+
+def result(lease: JobLease) -> JobResult:
+    """Nothing to write but who did it."""
     return JobResult(
         apply=lambda transaction: None,
         record={"pid": os.getpid(), "attempt": lease.job.attempt},

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from emelex_queue import claims
+from emelex_queue.pausing import pause, pauses, resume
+from emelex_queue.turns import Turns
+from emelex_workers.drain import DrainOptions, drain
 from pools import Pool, job_of, named, publish, until
 from scripted import ScriptedEngine, ScriptedSource
 from stores import ManualClock, rows, sound
@@ -18,10 +22,6 @@ from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Invalid
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import JobKind, JobState
-from emelex_queue import claims
-from emelex_queue.pausing import pause, pauses, resume
-from emelex_queue.turns import Turns
-from emelex_workers.drain import DrainOptions, drain
 
 Pools = Callable[..., Pool]
 GOLDEN = Path(__file__).parent / "golden" / "schema-0007.sqlite3.gz"

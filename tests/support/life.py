@@ -1,8 +1,8 @@
 """A small life of a store through its own verbs, and the plain record of what was acknowledged in it.
 
 Each step is one verb. What it made durable goes into the record when the verb has returned, and not before.
-`difference` holds a store against the record, exactly. While a step's outcome is not known (the power went in it), both are right:
-before and after.
+`difference` holds a store against the record, exactly. While a step's outcome is not known (the power went in it),
+before and after are both right.
 """
 
 from __future__ import annotations

@@ -161,6 +161,6 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 def _lives(pid: int) -> bool:
     """Whether a process has not ended. Its main thread can be a zombie while another thread still holds its files."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE or len(os.listdir(f"/proc/{pid}/task")) > 1
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False

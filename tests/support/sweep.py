@@ -54,8 +54,11 @@ def survives_call(place: Path, call: str, nth: int | None) -> tuple[Ending, int]
         return Ending(calls.failed, refused, wrong), calls.lived
 
 
-def survives_power_cut(place: Path, nth: int, *, keep: str, seed: int) -> Ending:
-    """The power goes at one operation. What the platter holds is opened; the step in flight is whole or absent."""
+def survives_power_cut(place: Path, nth: int, *, keep: str, seed: int, again: int | None = None) -> Ending:
+    """The power goes at one operation. What the platter holds is opened; the step in flight is whole or absent.
+
+    With `again` it goes a second time, at that operation of the recovery.
+    """
     with _place(place) as (home, workspace):
         life = Life(home, workspace)
         with plugged_in() as machine:
@@ -65,6 +68,8 @@ def survives_power_cut(place: Path, nth: int, *, keep: str, seed: int) -> Ending
         if not machine.dead:
             return Ending(hit=False, refused=False, wrong=None)
         image = _image(home, place / "image", machine, keep=keep, seed=seed)
+        if again is not None:
+            image = _cut_in_recovery(image, place / "second", life, again, keep=keep, seed=seed)
         return Ending(hit=True, refused=step is not None, wrong=_after_cut(image, life, before, step))
 
 
@@ -134,6 +139,17 @@ def _until_dead(life: Life, machine: Machine) -> tuple[Record, Step | None]:
     return copy.deepcopy(life.record), None
 
 
+def _cut_in_recovery(image: Path, target: Path, life: Life, nth: int, *, keep: str, seed: int) -> Path:
+    """Open what the first cut left, lose the power again on the way, and return what that leaves."""
+    with plugged_in() as machine:
+        machine.cut_at(nth)
+        with contextlib.suppress(EmelexError):
+            store = open_again(image, life.clock)
+            if store is not None:
+                store.close()
+    return _image(image, target, machine, keep=keep, seed=seed) if machine.dead else image
+
+
 def _after_cut(image: Path, life: Life, before: Record, step: Step | None) -> str | None:
     try:
         store = open_again(image, life.clock)
@@ -184,14 +200,9 @@ def _lives_on(store: MemoryStore, workspace: Path) -> None:
 
 
 def _image(home: Path, image: Path, machine: Machine, *, keep: str, seed: int) -> Path:
-    """The Home as the next boot finds it; files that SQLite does not write were synced by their writers."""
-
-    def written_by_sqlite(folder: str, names: list[str]) -> list[str]:
-        del folder
-        return [name for name in names if ".sqlite3" in name and not name.endswith(".lock")]
-
+    """The Home as the next boot finds it: what the machine never opened as it stands, shared memory not at all."""
     if home.exists():
-        shutil.copytree(home, image, ignore=written_by_sqlite)
+        shutil.copytree(home, image, ignore=shutil.ignore_patterns("*-shm"))
         machine.image(image / "memory", keep=keep, chance=random.Random(seed))
     return image
 

@@ -10,8 +10,8 @@ from typing import Final
 from emelex_core.errors import ModelUnusable
 from emelex_core.models.capabilities import CHATML, SERVER, Capabilities
 
-CONTEXT_TOKENS_MIN: Final = 1_024
-"""The instruction, the longest line that is sent (600 characters) and a wording of the same length."""
+CONTEXT_TOKENS_MIN: Final = 512
+"""The instruction (60 tokens), the longest line that is sent (600 characters, usually 150) and as much to word it."""
 
 
 def require_fit(reference: str, able: Capabilities) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from enum import StrEnum
 from typing import Final, Self
 
@@ -65,17 +66,12 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            connection = self._database.sibling()
-        except EmelexError as error:
-            self._give_up(Cause.LEASE_LOST, error)
-            return
-        try:
-            self._beat(connection)
-        finally:
-            connection.close()
+        with ExitStack() as opened:
+            self._beat(opened)
 
-    def _beat(self, connection: Database) -> None:
+    def _beat(self, opened: ExitStack) -> None:
+        """Look and renew until the job is done. The connection is opened at the first look: short jobs need none."""
+        connection: Database | None = None
         now = time.monotonic()
         look_at, renew_at = now + self._look_every, now + self._renew_every
         while not self._done.wait(_POLL_SECONDS):
@@ -83,7 +79,12 @@ class Heartbeat:
                 self._give_up(Cause.STOPPED, None)
                 return
             now = time.monotonic()
+            if now < min(look_at, renew_at):
+                continue
             try:
+                if connection is None:
+                    connection = self._database.sibling()
+                    opened.callback(connection.close)
                 if now >= look_at:
                     look_at = now + self._look_every
                     self._lease.require_idle_session(connection)

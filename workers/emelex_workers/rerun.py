@@ -172,6 +172,7 @@ def _changed(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") 
     for name in sorted(then.keys() | now.keys()):
         left, right = then.get(name), now.get(name)
         if isinstance(left, dict) and isinstance(right, dict):
-            yield from _changed(left, right, f"{prefix}{name}.")
+            pair = cast(dict[str, Any], left), cast(dict[str, Any], right)
+            yield from _changed(*pair, f"{prefix}{name}.")
         elif left != right:
             yield Changed(field=prefix + name, then=left, now=right)
