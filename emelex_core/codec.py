@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any, Final, NoReturn, TypeAlias
 
 import orjson
@@ -167,8 +168,8 @@ def parse_strict(data: bytes | str, *, what: str, bytes_max: int) -> Json:
 def _unique(pairs: list[tuple[str, Json]], what: str) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        counted = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counted.items() if count > 1)
         raise Invalid(f"{what}: the key {twice[:80]!r} stands twice in one object")
     return result
 

@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from emelex_core import limits
-from emelex_core.engine.endpoint import EndpointConfig
 from emelex_core.errors import Invalid, Refused, Storage, UsageError
 from emelex_core.home import Home
+
+if TYPE_CHECKING:
+    from emelex_core.engine.endpoint import EndpointConfig
 
 PROJECT_FILE: Final = ".emelex.toml"
 DEFAULT_MODEL: Final = "builtin:smollm2-135m"
@@ -308,6 +310,8 @@ def _endpoint(name: str, table: dict[str, Any], place: str) -> EndpointConfig:
     if missing:
         raise UsageError(f"{place} lacks {', '.join(missing)}")
     try:
+        from emelex_core.engine.endpoint import EndpointConfig
+
         return EndpointConfig(name=name, **table)
     except Invalid as error:
         raise UsageError(f"{place}: {error.message}", hint=error.hint) from None

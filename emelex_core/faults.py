@@ -1,8 +1,8 @@
 """Named fault points between durable steps (house habit 13).
 
 `reach(point)` does nothing in normal life. A crash test sets the environment variable EMELEX_FAULT to `point` or
-`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. With EMELEX_FAULT_ACTION
-set to `stop` it stops itself instead (SIGSTOP) and goes on when the test lets it: that is how races are made to happen.
+`point:n`; the process then kills itself with SIGKILL the first or n-th time that it gets there. EMELEX_FAULT_ACTION set
+to `stop` makes it stop itself instead (SIGSTOP) and go on when the test lets it, so that a race happens when it should.
 The registry below is what the tests enumerate; reaching a point that is not registered is a programming error.
 """
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import time
-import uuid
 from typing import Final
 
 PREFIX_CHARACTERS_MIN: Final = 8
@@ -21,7 +20,7 @@ _PREFIX = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}\Z")
 
 def random_id() -> str:
     """Return a new UUIDv4 as 36 lower-case characters."""
-    return str(uuid.uuid4())
+    return _version(int.from_bytes(os.urandom(16), "big"), 4)
 
 
 def ordered_id() -> str:
@@ -29,12 +28,17 @@ def ordered_id() -> str:
     stamp = time.time_ns() // 1_000_000
     noise = int.from_bytes(os.urandom(10), "big")
     value = (stamp & 0xFFFF_FFFF_FFFF) << 80 | noise
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return _version(value, 7)
 
 
 def is_prefix(text: str) -> bool:
     """Whether the text can be an id or the beginning of one."""
     return _PREFIX.fullmatch(text) is not None
+
+
+def _version(value: int, version: int) -> str:
+    """Set version and variant bits (RFC 9562) and write 128 bits as text; the module `uuid` takes 5 ms to import."""
+    value = value & ~(0xF << 76) | version << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

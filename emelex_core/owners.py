@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import struct
 import threading
 import weakref
@@ -87,7 +86,7 @@ class Owners:
     def _take(self, descriptor: int) -> int:
         """Lock a random free byte. A slot is never used twice, so that an old lease cannot look alive again."""
         for _ in range(_ATTEMPTS):
-            slot = 1 + secrets.randbelow(_SLOT_MAX)
+            slot = 1 + int.from_bytes(os.urandom(8), "big") % _SLOT_MAX
             if _SET is None:
                 return slot
             try:

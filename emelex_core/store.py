@@ -1,5 +1,7 @@
 """MemoryStore: the door to everything durable. Delegations only; each room owns its rules.
 
+A room is imported by the verb that needs it, so that looking at a store costs no more than the database.
+
 with MemoryStore.open(home, create=True) as store:
     session = store.start_session(workspace, title="…")
     with store.claim_session(session.id, workspace) as lease:
@@ -15,36 +17,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, cast
 
 from emelex_core import clock as clocks
-from emelex_core import faults, home, identity, limits
-from emelex_core.assets import collect, export, listing, publish, read, verify
-from emelex_core.assets.media import Readable, Writable
-from emelex_core.assets.records import AssetLink, AssetRecord, CollectReport, LinkedAsset, VerifyReport
-from emelex_core.clock import Clock
-from emelex_core.compaction_policy import CompactionPlan
+from emelex_core import faults, home, limits
 from emelex_core.db.database import Database
 from emelex_core.db.opening import missing, open_database
+from emelex_core.db.statements import load
 from emelex_core.errors import Invalid, NotFound
-from emelex_core.events import AssetRef
 from emelex_core.home import Home
-from emelex_core.identity import Workspace
-from emelex_core.jobs import reading
-from emelex_core.jobs.records import Job
-from emelex_core.knowledge import recall
-from emelex_core.knowledge.records import Knowledge
-from emelex_core.publish import PublishedJob, publish_compaction, publish_distillation
-from emelex_core.retention import run as retention
-from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
-from emelex_core.sessions import binding, delete, lease, pages, rebind, registry
-from emelex_core.sessions.delete import DeletedSession
-from emelex_core.sessions.lease import SessionLease
-from emelex_core.sessions.rebind import Displaced, Rebound
-from emelex_core.sessions.records import ImportSource, Session, StoredEvent
 
 if TYPE_CHECKING:
+    from emelex_core.assets.media import Readable, Writable
+    from emelex_core.assets.records import AssetLink, AssetRecord, CollectReport, LinkedAsset, VerifyReport
+    from emelex_core.clock import Clock
+    from emelex_core.compaction_policy import CompactionPlan
+    from emelex_core.events import AssetRef
+    from emelex_core.identity import Workspace
+    from emelex_core.jobs.records import Job
+    from emelex_core.knowledge.records import Knowledge
     from emelex_core.models.manager import ModelManager
     from emelex_core.models.records import InstalledModel
+    from emelex_core.publish import PublishedJob
+    from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
+    from emelex_core.sessions.delete import DeletedSession
+    from emelex_core.sessions.lease import SessionLease
+    from emelex_core.sessions.rebind import Displaced, Rebound
+    from emelex_core.sessions.records import ImportSource, Session, StoredEvent
 
 PathLike = str | os.PathLike[str]
+STORE: Final = load("emelex_core", "store")
 STANDARD_ASSETS: Final = "assets"
 
 
@@ -130,6 +129,9 @@ class MemoryStore:
         parent_session_id: str | None = None,
     ) -> Session:
         """Make an empty Session bound to a directory. Raises: Invalid for the directory or the title."""
+        from emelex_core import identity
+        from emelex_core.sessions import registry
+
         bound = identity.inspect(workspace)
         with self.database.write() as transaction:
             session_id = registry.start(
@@ -144,10 +146,15 @@ class MemoryStore:
 
         Raises: NotFound, SessionBusy with the deadline, WorkspaceMismatch, Invalid for the directory.
         """
+        from emelex_core import identity
+        from emelex_core.sessions import lease
+
         return lease.claim(self.database, session_id, identity.inspect(workspace), self.clock)
 
     def get_session(self, prefix: str) -> Session:
         """A Session by its id or a prefix of 8 or more characters. Raises: Invalid, NotFound, AmbiguousId."""
+        from emelex_core.sessions import registry
+
         with self.database.read() as transaction:
             return registry.get(transaction, registry.resolve(transaction, prefix), now=self.clock())
 
@@ -159,6 +166,8 @@ class MemoryStore:
         Raises: Invalid for a store without a Home, for another Home's manager or lease, and for another binding;
         ModelSnapshotInvalid for a model that is gone or altered; SessionBusy, StaleSessionLease, NotFound.
         """
+        from emelex_core.sessions import binding
+
         if self.home != manager.home:
             raise Invalid("a model is bound in the memory of its own Home; this store was opened otherwise")
         if lease is not None:
@@ -176,6 +185,9 @@ class MemoryStore:
 
         Raises: Invalid; WorkspaceMismatch where the directory is not the one any more that Sessions were bound to.
         """
+        from emelex_core import identity
+        from emelex_core.sessions import rebind, registry
+
         bound = None if workspace is None else identity.inspect(workspace)
         with self.database.read() as transaction:
             workspace_id = None
@@ -188,6 +200,8 @@ class MemoryStore:
 
     def find_imported(self, source: str, source_id: str) -> Session | None:
         """The Session that was imported from a foreign one, or None."""
+        from emelex_core.sessions import registry
+
         with self.database.read() as transaction:
             session_id = registry.find_imported(transaction, source, source_id)
             return None if session_id is None else registry.get(transaction, session_id, now=self.clock())
@@ -197,6 +211,8 @@ class MemoryStore:
 
         Raises: NotFound, SessionBusy for a live lease or worker, Storage.
         """
+        from emelex_core.sessions import delete
+
         return delete.delete(self.database, self.assets_directory, session_id, clock=self.clock)
 
     def rebind_session(
@@ -207,11 +223,17 @@ class MemoryStore:
         Raises: NotFound; Invalid when it is bound there; Refused while the old directory stands and `force` is off;
         SessionBusy, Storage.
         """
+        from emelex_core import identity
+        from emelex_core.sessions import rebind
+
         found = identity.inspect(workspace)
         return rebind.rebind(self.database, session_id, found, clock=self.clock, force=force, dry_run=dry_run)
 
     def displaced(self, workspace: PathLike) -> tuple[Displaced, ...]:
         """Directories with Sessions or Knowledge that this one may once have been. Raises: Invalid."""
+        from emelex_core import identity
+        from emelex_core.sessions import rebind
+
         with self.database.read() as transaction:
             return rebind.displaced(transaction, identity.inspect(workspace))
 
@@ -220,30 +242,50 @@ class MemoryStore:
 
         Raises: WorkspaceMismatch; NotFound for the Session, Invalid for the directory.
         """
+        from emelex_core import identity
+        from emelex_core.sessions import registry
+
         found = identity.inspect(workspace)
         with self.database.read() as transaction:
             _, bound = registry.bound_identity(transaction, session.id)
         identity.require_same(found.path, bound)
         return found
 
+    def validate_model(self, session: Session, model: InstalledModel) -> None:
+        """Check that a Session may go on with a model, before it is loaded: the one that it is bound to, by its bytes.
+
+        Raises: SessionModelMismatch naming both; MissingModelIdentity for history that no model was bound to.
+        """
+        from emelex_core.sessions import binding
+
+        binding.require_same(self.get_session(session.id), model)
+
     def read_events(self, session_id: str, *, after: int = 0, limit: int = limits.PAGE_EVENTS_MAX) -> list[StoredEvent]:
         """One bounded page of events after a sequence. Raises: Invalid, Corrupt."""
+        from emelex_core.sessions import pages
+
         with self.database.read() as transaction:
             return pages.page(transaction, session_id, after=after, limit=limit)
 
     def iterate_events(self, session: Session) -> Iterator[StoredEvent]:
         """All raw events of a Session in order, proven, in bounded memory. Raises: Corrupt."""
+        from emelex_core.sessions import pages
+
         return pages.verified(self.database, session.id, through=session.last_sequence)
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def queue_distillation(self, session_id: str) -> PublishedJob | None:
         """Publish the distillation of a Session; None when nothing was said in it. Raises: NotFound."""
+        from emelex_core.publish import publish_distillation
+
         with self.database.write() as transaction:
             return publish_distillation(transaction, session_id, now=self.clock())
 
     def queue_compaction(self, session_id: str, plan: CompactionPlan) -> PublishedJob:
         """Publish a planned compaction; the same boundary twice is the same job. Raises: Invalid, NotFound."""
+        from emelex_core.publish import publish_compaction
+
         with self.database.write() as transaction:
             return publish_compaction(
                 transaction,
@@ -255,10 +297,14 @@ class MemoryStore:
 
     def failed_jobs(self, *, limit: int = limits.PAGE_FAILURES_MAX) -> list[Job]:
         """Terminal jobs with their diagnostics, the most recently failed first. Raises: Invalid."""
+        from emelex_core.jobs import reading
+
         return reading.failed_jobs(self.database, limit=limit)
 
     def retry_failed_job(self, job_id: str) -> Job:
         """Reset one terminal job; its id and source stay. Raises: NotFound."""
+        from emelex_core.jobs import reading
+
         return reading.retry_failed_job(self.database, job_id, now=self.clock())
 
     # --- Knowledge and assets -----------------------------------------------------------------------------------------
@@ -271,6 +317,10 @@ class MemoryStore:
         before: tuple[int, int] | None = None,
     ) -> list[Knowledge]:
         """Active entries of one workspace, or of all, the most recently changed first. Raises: as `list_sessions`."""
+        from emelex_core import identity
+        from emelex_core.knowledge import recall
+        from emelex_core.sessions import rebind, registry
+
         bound = None if workspace is None else identity.inspect(workspace)
         with self.database.read() as transaction:
             workspace_id = None
@@ -283,6 +333,10 @@ class MemoryStore:
 
     def get_knowledge(self, workspace: PathLike, key: str) -> Knowledge:
         """One entry by its exact key. Raises: NotFound, Invalid."""
+        from emelex_core import identity
+        from emelex_core.knowledge import recall
+        from emelex_core.sessions import registry
+
         bound = identity.inspect(workspace)
         with self.database.read() as transaction:
             workspace_id = registry.find_workspace(transaction, bound)
@@ -295,44 +349,62 @@ class MemoryStore:
 
         Raises: Invalid, Corrupt, Refused, Storage.
         """
+        from emelex_core.assets import publish
+
         return publish.publish(self.database, self.assets_directory, source, kind=kind, clock=self.clock)
 
     def read_asset(self, ref: AssetRef, *, link: AssetLink | None = None) -> bytes:
         """An asset's bytes, proven, also against the `link` of an event. Raises: Invalid, Corrupt, Storage."""
+        from emelex_core.assets import read
+
         return read.read(self.database, self.assets_directory, ref, link=link)
 
     def copy_asset(self, ref: AssetRef, target: Writable, *, link: AssetLink | None = None) -> None:
         """Write an asset's bytes through one buffer; they stand if nothing is raised. Raises: as `read_asset`."""
+        from emelex_core.assets import read
+
         read.copy(self.database, self.assets_directory, ref, target, link=link)
 
     def export_asset(self, prefix: str, destination: PathLike) -> AssetRecord:
         """Write an asset to a new file, whole or not at all. Raises: Invalid, NotFound, Corrupt, Storage."""
+        from emelex_core.assets import export
+
         asset = self.get_asset(prefix)
         export.export(self.assets_directory, asset, Path(destination))
         return asset
 
     def get_asset(self, prefix: str) -> AssetRecord:
         """An asset by its digest or 8 or more of its first digits. Raises: Invalid, NotFound, AmbiguousId."""
+        from emelex_core.assets import listing
+
         return listing.get(self.database, self.assets_directory, prefix)
 
     def list_assets(
         self, *, limit: int = limits.PAGE_ASSETS_MAX, before: tuple[int, str] | None = None
     ) -> list[AssetRecord]:
         """Cataloged assets, the newest first, after a cursor of (created_at, sha256). Raises: Invalid."""
+        from emelex_core.assets import listing
+
         return listing.page(self.database, self.assets_directory, limit=limit, before=before)
 
     def list_session_assets(
         self, session_id: str, *, limit: int = limits.PAGE_ASSETS_MAX, after: tuple[int, int] = (0, 0)
     ) -> list[LinkedAsset]:
         """What a Session's events link, in order, after a cursor of (sequence, ordinal). Raises: Invalid."""
+        from emelex_core.assets import listing
+
         return listing.of_session(self.database, session_id, limit=limit, after=after)
 
     def verify_assets(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Hash every cataloged asset; damage is reported, not raised. Raises: Refused, Storage."""
+        from emelex_core.assets import verify
+
         return verify.verify(self.database, self.assets_directory, progress=progress)
 
     def collect_assets(self, *, grace_ms: int = limits.ASSET_GRACE_MS) -> CollectReport:
         """One bounded pass over what nothing refers to any more. Raises: Invalid for the grace, Refused, Storage."""
+        from emelex_core.assets import collect
+
         return collect.collect(self.database, self.assets_directory, clock=self.clock, grace_ms=grace_ms)
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
@@ -349,6 +421,9 @@ class MemoryStore:
 
         Raises: Invalid for a policy out of range, Cancelled when `stopped` said so between phases, Storage.
         """
+        from emelex_core.retention import run as retention
+        from emelex_core.retention.records import RetentionPolicy
+
         return retention.maintain(
             self.database,
             self.assets_directory,
@@ -364,7 +439,7 @@ class MemoryStore:
     def totals(self) -> Totals:
         """What the store holds."""
         with self.database.read() as transaction:
-            row = transaction.one(registry.SQL["totals"])
+            row = transaction.one(STORE["totals"])
         assert row is not None
         sessions, events, knowledge, tombstoned, asset_count, asset_bytes = (cast(int, value) for value in row)
         page_count, page_bytes = self.database.pragma("page_count"), self.database.pragma("page_size")

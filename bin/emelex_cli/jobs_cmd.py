@@ -32,7 +32,7 @@ def list_jobs(
 ) -> int:
     """Print jobs, the most recently published first."""
     from emelex_core.jobs import reading
-    from emelex_core.jobs.records import JobKind, JobState
+    from emelex_core.jobs.kinds import JobKind, JobState
 
     wanted_state, wanted_kind = choice(JobState, state, "--state"), choice(JobKind, kind, "--kind")
     found: list[Job] = []

@@ -14,8 +14,6 @@ from emelex_core.clock import iso
 from emelex_core.errors import Cancelled, Storage
 
 if TYPE_CHECKING:
-    from emelex_workers.maintain import MaintenanceRun
-
     from emelex_core.retention.records import (
         FileReport,
         JournalledRemoval,
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
         RetentionPolicy,
         SessionsReport,
     )
+    from emelex_workers.maintain import MaintenanceRun
 
 
 def maintain(
@@ -73,9 +72,8 @@ def _promise(call: Call, policy: RetentionPolicy) -> int:
 
 
 def _run(call: Call, policy: RetentionPolicy, *, vacuum: bool) -> int:
-    from emelex_workers.maintain import maintain as run
-
     from emelex_cli.signals import stopping
+    from emelex_workers.maintain import maintain as run
 
     with call.writing() as store, stopping() as stop:
         try:

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 def compact(call: Call, *, session: str, model: str | None = None, everywhere: bool = False) -> int:
     """Measure a Session with the model's tokenizer and publish its compaction, or say why there is none."""
-    from emelex_workers.engines import configured_engines
-    from emelex_workers.planning import plan_session
-
     from emelex_cli.work_cmd import policy
     from emelex_core.publish import PublishedJob
+    from emelex_workers.engines import configured_engines
+    from emelex_workers.planning import plan_session
 
     config = call.config
     with call.writing() as store:

@@ -17,11 +17,10 @@ def rerun(call: Call, *, job: str, model: str | None = None, dry_run: bool = Fal
     """Run a completed job again without storing anything, and print how the results differ."""
     if not dry_run:
         raise UsageError("a completed job is only compared, never replaced", hint="add --dry-run")
+    from emelex_cli.signals import stopping
     from emelex_workers.engines import configured_engines
     from emelex_workers.rerun import reference_of
     from emelex_workers.rerun import rerun as compare
-
-    from emelex_cli.signals import stopping
 
     with call.must_read() as store, stopping() as stop:
         reference = model or reference_of(store, job.lower())

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from emelex_core.engine.ports import CancelToken
+from emelex_core.engine.cancel import CancelToken
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

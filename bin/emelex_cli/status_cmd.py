@@ -44,7 +44,8 @@ def _status(store: MemoryStore) -> dict[str, Any]:
 def _empty() -> dict[str, Any]:
     import apsw
 
-    from emelex_core.jobs.records import Coverage, JobKind, QueueDepth
+    from emelex_core.jobs.kinds import JobKind
+    from emelex_core.jobs.records import Coverage, QueueDepth
     from emelex_core.store import Totals
 
     depth = {**{field.name: 0 for field in fields(QueueDepth)}, "oldest_pending_seconds": None}

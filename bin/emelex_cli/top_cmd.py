@@ -17,11 +17,11 @@ from emelex_cli.status_cmd import age
 from emelex_core.clock import iso
 
 if TYPE_CHECKING:
-    from emelex_queue.pausing import Pause
     from rich.console import RenderableType
 
     from emelex_core.jobs.records import Job, QueueDepth
     from emelex_core.store import MemoryStore, Totals
+    from emelex_queue.pausing import Pause
 
 JOBS_SHOWN: Final = 12
 _STATES: Final = ("pending", "running", "waiting", "blocked", "failed", "completed")
@@ -54,13 +54,12 @@ def top(call: Call, *, interval: float = 1.0, once: bool = False) -> int:
 
 def look(store: MemoryStore) -> Snapshot:
     """Read a snapshot. Raises: Storage, Corrupt."""
-    from emelex_queue.pausing import pauses
-    from emelex_workers.maintain import SCHEDULE_NAME
-
     from emelex_core.jobs import reading
-    from emelex_core.jobs.records import JobState
+    from emelex_core.jobs.kinds import JobState
     from emelex_core.retention import slots
     from emelex_core.retention.upkeep import log_bytes
+    from emelex_queue.pausing import pauses
+    from emelex_workers.maintain import SCHEDULE_NAME
 
     now = store.clock()
     maintained = slots.last(store.database, SCHEDULE_NAME)

@@ -20,12 +20,11 @@ from emelex_core.clock import iso
 from emelex_core.errors import Cancelled, Storage
 
 if TYPE_CHECKING:
-    from emelex_workers.planning import PolicyOverrides
-    from emelex_workers.progress import DrainReport, JobEnded, WorkEvent
-
     from emelex_cli.progress import Bar
     from emelex_core.config import Config
     from emelex_core.engine.ports import CancelToken
+    from emelex_workers.overrides import PolicyOverrides
+    from emelex_workers.progress import DrainReport, JobEnded, WorkEvent
 
 TERMINAL: Final = 8
 """The exit code of a run in which at least one job became terminal."""
@@ -42,10 +41,9 @@ def work(
     no_chunking: bool = False,
 ) -> int:
     """Drain the queue; return the exit code of what happened."""
+    from emelex_core.jobs.kinds import JobKind
     from emelex_workers.drain import DrainOptions, drain
     from emelex_workers.progress import DrainReport
-
-    from emelex_core.jobs.records import JobKind
 
     wanted = choice(JobKind, kind, "--kind")
     limit = None if max_time is None else durations.seconds(max_time, option="--max-time")
@@ -54,10 +52,9 @@ def work(
         call.out.note(f"nothing is stored yet in {path_text(call.home.root)}")
         _tell(call, DrainReport(**dict.fromkeys(DrainReport.__slots__, 0)))
         return 0
-    from emelex_workers.engines import configured_engines
-
     from emelex_cli.progress import bar
     from emelex_cli.signals import stopping
+    from emelex_workers.engines import configured_engines
 
     _be_nice(config.worker.nice)
     with stopping() as stop, call.writing() as store, bar() as shown:
@@ -85,7 +82,7 @@ def work(
 
 def policy(config: Config) -> PolicyOverrides:
     """What a configuration says of compaction, as the planner takes it."""
-    from emelex_workers.planning import PolicyOverrides
+    from emelex_workers.overrides import PolicyOverrides
 
     return PolicyOverrides(
         context_tokens=config.compaction.context_tokens,

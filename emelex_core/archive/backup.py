@@ -247,9 +247,14 @@ def _give_name(partial: Path, destination: Path) -> None:
     """Rename without replacing: an empty directory claims the name first, and rename(2) replaces only an empty one."""
     try:
         destination.mkdir(mode=home.PRIVATE_DIRECTORY)
-        partial.rename(destination)
     except FileExistsError:
         raise Invalid(f"{destination} appeared meanwhile; nothing was written") from None
     except OSError as error:
+        raise home.storage_error(error, f"cannot create {destination}") from error
+    try:
+        partial.rename(destination)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            destination.rmdir()
         raise home.storage_error(error, f"cannot create {destination}") from error
     home.sync_directory(destination.parent)

@@ -9,13 +9,12 @@ The module owns these invariants:
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Final
 
 import apsw
 
 from emelex_core import faults
-from emelex_core.db.statements import load
+from emelex_core.db.statements import load, package_directory
 from emelex_core.errors import Corrupt, NewerSchema, Refused
 
 SQL: Final = load("emelex_core", "schema")
@@ -89,7 +88,7 @@ def migrate(raw: apsw.Connection, *, now: int) -> int:
 
 
 def _step(raw: apsw.Connection, number: int, name: str, now: int) -> None:
-    text = (resources.files("emelex_core") / "schema" / f"{name}.sql").read_text("utf-8")
+    text = (package_directory("emelex_core") / "schema" / f"{name}.sql").read_text("utf-8")
     raw.execute("BEGIN IMMEDIATE")
     try:
         raw.execute(text)

@@ -1,6 +1,6 @@
 """Engines: one port, a llama.cpp engine in this process, and one for servers on the OpenAI protocol.
 
-Importing this loads the port only; an engine's module, and with it llama.cpp or httpx, is imported on first use.
+Each name is imported at its first use, and with an engine's module llama.cpp or httpx.
 """
 
 from __future__ import annotations
@@ -8,22 +8,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from emelex_core.engine.endpoint import EndpointConfig
-from emelex_core.engine.ports import (
-    CancelToken,
-    ChatEngine,
-    EngineInfo,
-    FinishReason,
-    Generation,
-    Message,
-    Request,
-    Role,
-    Sampling,
-)
-
 if TYPE_CHECKING:
+    from emelex_core.engine.cancel import CancelToken
+    from emelex_core.engine.endpoint import EndpointConfig
     from emelex_core.engine.llama_cpp import LlamaEngine, LlamaTokenizer
     from emelex_core.engine.openai import EndpointEngine, EndpointTokenizer
+    from emelex_core.engine.ports import (
+        ChatEngine,
+        EngineInfo,
+        FinishReason,
+        Generation,
+        Message,
+        Request,
+        Role,
+        Sampling,
+    )
 
 __all__ = [
     "CancelToken",
@@ -43,6 +42,16 @@ __all__ = [
 ]
 
 _LATE: Final = {
+    "CancelToken": "emelex_core.engine.cancel",
+    "EndpointConfig": "emelex_core.engine.endpoint",
+    "ChatEngine": "emelex_core.engine.ports",
+    "EngineInfo": "emelex_core.engine.ports",
+    "FinishReason": "emelex_core.engine.ports",
+    "Generation": "emelex_core.engine.ports",
+    "Message": "emelex_core.engine.ports",
+    "Request": "emelex_core.engine.ports",
+    "Role": "emelex_core.engine.ports",
+    "Sampling": "emelex_core.engine.ports",
     "EndpointEngine": "emelex_core.engine.openai",
     "EndpointTokenizer": "emelex_core.engine.openai",
     "LlamaEngine": "emelex_core.engine.llama_cpp",

@@ -8,8 +8,8 @@ from emelex_core import codec, limits
 from emelex_core.db.database import Database, Transaction
 from emelex_core.db.statements import load
 from emelex_core.errors import Invalid, NotFound
-from emelex_core.jobs.records import Coverage, Job, JobKind, JobState, QueueDepth
-from emelex_core.sessions import registry
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.jobs.records import Coverage, Job, QueueDepth
 
 SQL: Final = load("emelex_core", "jobs")
 
@@ -64,6 +64,8 @@ def get_job(database: Database, prefix: str) -> tuple[Job, dict[str, Any] | None
 
     Raises: NotFound, AmbiguousId, Invalid.
     """
+    from emelex_core.sessions import registry
+
     with database.read() as transaction:
         job_id = registry.resolve_prefix(transaction, SQL["ids_by_prefix"], prefix, what="job")
         row = transaction.one(SQL["record"], {"id": job_id})
@@ -85,16 +87,6 @@ def coverage(database: Database) -> Coverage:
     assert row is not None
     sessions, distilled, failed, pending = (cast(int, value) for value in row)
     return Coverage(sessions=sessions, distilled=distilled, failed=failed, pending=pending)
-
-
-def remaining_jobs(database: Database, *, kind: JobKind | None = None, session_id: str | None = None) -> int:
-    """Jobs that are not settled, in the scope of a drain."""
-    with database.read() as transaction:
-        row = transaction.one(
-            SQL["remaining"], {"kind": None if kind is None else kind.value, "session_id": session_id}
-        )
-    assert row is not None
-    return cast(int, row[0])
 
 
 def _get(transaction: Transaction, job_id: str) -> Job:

@@ -1,29 +1,13 @@
-"""Records of jobs. States and kinds are spelled the same in SQL, JSON and prose."""
+"""Records of jobs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Self, cast
 
 from emelex_core.db.database import Row
+from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.provenance import SourceProvenance
-
-
-class JobKind(StrEnum):
-    """What a job makes."""
-
-    COMPACTION = "compaction"
-    DISTILLATION = "distillation"
-
-
-class JobState(StrEnum):
-    """Where a job is; emelex_queue.states has the moves between them."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

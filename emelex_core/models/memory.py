@@ -5,16 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from emelex_core import limits
 from emelex_core.errors import ModelUnusable
 from emelex_core.models.gguf import GgufHeader
 
-CONTEXT_TOKENS_LOADED: Final = 4_096
-"""What an engine opens unless it is told otherwise, or the model was trained for less."""
-
-_BATCH_TOKENS: Final = 256
 _LOGIT_BYTES: Final = 4
 _PROCESS_BYTES: Final = 64 * limits.MIB
 """Python, the library and its working memory; with the built-in model the whole came to 340 MB (measured.md)."""
@@ -23,14 +17,18 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 
 def need_bytes(header: GgufHeader, *, weights_bytes: int, context_tokens: int | None) -> int:
     """Estimate the memory of a loaded model: weights, key-value cache, logits of a batch, and the process itself."""
-    context = min(context_tokens or CONTEXT_TOKENS_LOADED, header.context_tokens or CONTEXT_TOKENS_LOADED)
+    from emelex_core.engine.llama_cpp import BATCH_TOKENS, CONTEXT_TOKENS_DEFAULT
+
+    context = min(context_tokens or CONTEXT_TOKENS_DEFAULT, header.context_tokens or CONTEXT_TOKENS_DEFAULT)
     cache = context * (header.cache_bytes_per_token or 0)
-    logits = _BATCH_TOKENS * (header.vocabulary or 0) * _LOGIT_BYTES
+    logits = BATCH_TOKENS * (header.vocabulary or 0) * _LOGIT_BYTES
     return weights_bytes + cache + logits + _PROCESS_BYTES
 
 
 def available_bytes() -> int:
     """Memory that could be had now without swapping, within this process's control group."""
+    import psutil
+
     free = int(psutil.virtual_memory().available)
     bound, used = _number(_CGROUP / "memory.max"), _number(_CGROUP / "memory.current")
     return free if bound is None or used is None else max(0, min(free, bound - used))

@@ -130,7 +130,7 @@ class SessionLease:
         self.title = title
 
     def bind_model(self, model: InstalledModel, *, manager: ModelManager, database: Database) -> InstalledModel:
-        """Bind the claimed Session; for `MemoryStore.bind_model`, whose `database` it must be of. Raises: as it does."""
+        """Bind the claimed Session, for `MemoryStore.bind_model`; `database` is that store's. Raises: as it does."""
         if database is not self._database:
             raise Invalid(f"the lease of Session {self.session_id} is another store's")
         with self._database.read() as transaction:

@@ -120,7 +120,7 @@ DELETE FROM knowledge_versions
 -- Finished distillations that a later one of the same Session has overtaken, and whose Knowledge is gone. The newest one of a
 -- Session is its watermark (behaviour 177); a finished compaction is what a Summary proves itself by, and goes with its
 -- Session only.
-SELECT j.row, 0, j.id, j.completed_at FROM jobs AS j
+SELECT j.row, 0, j.id, j.completed_at FROM jobs AS j INDEXED BY jobs_completed
  WHERE j.state = 'completed' AND j.completed_at <= :cutoff AND j.kind = 'distillation'
    AND j.through_sequence < (SELECT max(n.through_sequence) FROM jobs AS n
                               WHERE n.session_id = j.session_id AND n.kind = 'distillation' AND n.state = 'completed')
@@ -139,7 +139,7 @@ DELETE FROM jobs
 
 -- name: jobs_overtaken
 -- Terminal failures of a source that a later job of the same kind has covered.
-SELECT j.row, 0, j.id, j.failed_at FROM jobs AS j
+SELECT j.row, 0, j.id, j.failed_at FROM jobs AS j INDEXED BY jobs_failed
  WHERE j.state = 'failed' AND j.failed_at <= :cutoff
    AND EXISTS (SELECT 1 FROM jobs AS n
                 WHERE n.session_id = j.session_id AND n.kind = j.kind AND n.state = 'completed'

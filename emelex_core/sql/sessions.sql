@@ -107,14 +107,14 @@ SELECT s.id FROM sessions AS s
    AND NOT (s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner))
  ORDER BY s.row;
 
+-- name: mark_small_planned
+-- Fewer bytes than the trigger has tokens prove that a Session is not due, without reading it.
+UPDATE sessions SET planned_sequence = last_sequence
+ WHERE last_sequence > planned_sequence AND event_bytes < :trigger_tokens
+   AND (:session_id IS NULL OR id = :session_id);
+
 -- name: mark_planned
 UPDATE sessions SET planned_sequence = :sequence WHERE id = :id AND planned_sequence < :sequence AND last_sequence >= :sequence;
-
--- name: totals
-SELECT (SELECT count(*) FROM sessions), (SELECT ifnull(sum(last_sequence), 0) FROM sessions),
-       (SELECT count(*) FROM knowledge WHERE tombstoned_at IS NULL),
-       (SELECT count(*) FROM knowledge WHERE tombstoned_at IS NOT NULL),
-       (SELECT count(*) FROM assets), (SELECT ifnull(sum(size), 0) FROM assets);
 
 -- name: bind_model
 -- Once: a binding is never changed. `token` is that of the lease under which a claimed Session is bound, else null.

@@ -1,6 +1,6 @@
 """A kill storm over the worker pool (issue 7): SIGKILL for workers, the scheduler and the parent, at random moments.
 
-    python -P ops/soak/pool_storm.py [--jobs 200] [--kills 100] [--workers 2] [--seed 1]
+    python -P ops/soak/pool_storm.py [--jobs 200] [--kills 100] [--workers 2] [--seed 1] [--hold-ms 200]
 
 Around each kill the whole pool is stopped (SIGSTOP), so that the database can be asked which claims the dead have left
 before anybody counts them. So the expected count of failures of every job is known exactly, not guessed. Afterwards:
@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 # The helpers of the tests are found only now.
 import psutil  # noqa: E402 - below the path
-from pools import Pool, gone, kill, named, publish  # noqa: E402 - below the path
-from stores import rows, sound  # noqa: E402 - below the path
 
 from emelex_core import MemoryStore, home  # noqa: E402 - below the path
 from emelex_core.owners import Owners  # noqa: E402 - below the path
+from pools import Pool, gone, kill, named, publish  # noqa: E402 - below the path
+from stores import rows, sound  # noqa: E402 - below the path
 
 LIMITS = {"BACKOFF_FIRST_MS": 10, "BACKOFF_MAX_MS": 20}
 SECONDS_MAX = 600.0
@@ -46,7 +46,7 @@ LEFT = "SELECT count(*) FROM jobs WHERE state IN ('pending', 'running')"
 class Storm:
     """One storm on one Home."""
 
-    def __init__(self, root: Path, *, jobs: int, workers: int, seed: int) -> None:
+    def __init__(self, root: Path, *, jobs: int, workers: int, seed: int, hold_ms: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self.workers = workers
         self.home = home.locate(root / "home")
@@ -57,7 +57,7 @@ class Storm:
         workspace = root / "workspace"
         workspace.mkdir()
         with MemoryStore.open(self.home, create=True) as store:
-            publish(store, workspace, *["quick"] * jobs)
+            publish(store, workspace, *[f"hold {hold_ms / 1000}"] * jobs)
         self.pool = self.start()
 
     def start(self) -> Pool:
@@ -193,11 +193,11 @@ def run(storm: Storm, kills: int) -> dict[str, Any]:
 def main() -> int:
     """Run one storm and say whether everything held."""
     parser = argparse.ArgumentParser(description="Kill a worker pool's processes at random and check every job.")
-    for name, default in (("jobs", 200), ("kills", 100), ("workers", 2), ("seed", 1)):
+    for name, default in (("jobs", 200), ("kills", 100), ("workers", 2), ("seed", 1), ("hold-ms", 200)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        storm = Storm(Path(root), jobs=asked.jobs, workers=asked.workers, seed=asked.seed)
+        storm = Storm(Path(root), jobs=asked.jobs, workers=asked.workers, seed=asked.seed, hold_ms=asked.hold_ms)
         try:
             report = run(storm, asked.kills)
         finally:

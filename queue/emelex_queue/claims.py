@@ -10,7 +10,7 @@ from typing import Final, cast
 from emelex_core import faults, limits
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database, Transaction
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_queue.lease import SQL, JobLease, count_failure, grant, new_token
 from emelex_queue.records import ClaimedJob
 
@@ -68,15 +68,3 @@ def recover_lost(database: Database, *, clock: Clock) -> int:
             return 0
     with database.write() as transaction:
         return expire(transaction, now=clock())
-
-
-def has_claimable(database: Database, kind: JobKind, *, clock: Clock, session_id: str | None = None) -> bool:
-    """Whether a claim now would find a job: asked before a model is loaded. Writes nothing."""
-    with database.read() as transaction:
-        parameters = {
-            "kind": kind.value,
-            "now": clock(),
-            "session_id": session_id,
-            "backoff_max_ms": limits.BACKOFF_MAX_MS,
-        }
-        return transaction.one(SQL["has_claimable"], parameters) is not None

@@ -12,7 +12,7 @@ from typing import cast
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
 from emelex_core.errors import Corrupt
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_queue import claims
 from emelex_queue.lease import SQL, bounded, count_failure
 

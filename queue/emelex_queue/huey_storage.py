@@ -23,7 +23,7 @@ from huey.serializer import Serializer
 from huey.storage import BaseStorage
 
 from emelex_core.errors import Invalid
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_queue.lease import JobLease
 
 ClaimSource: TypeAlias = Callable[[], JobLease | None]

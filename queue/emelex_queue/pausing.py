@@ -14,7 +14,7 @@ from emelex_core import codec
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database, Row
 from emelex_core.db.statements import load
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 
 SQL: Final = load("emelex_queue", "pauses")
 REASON_BYTES_MAX: Final = 512

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 from emelex_core.db.database import Row
-from emelex_core.jobs.records import JobKind, source_from
+from emelex_core.jobs.kinds import JobKind
+from emelex_core.jobs.records import source_from
 from emelex_core.provenance import SourceProvenance
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from emelex_core.jobs.records import JobState
+from emelex_core.jobs.kinds import JobState
 
 
 class Verb(StrEnum):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
-from emelex_core.jobs.records import JobKind
-from emelex_queue import claims
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims, idle
 from emelex_queue.lease import JobLease
 
 
@@ -22,12 +22,12 @@ class Turns:
 
     def has_claimable(self) -> bool:
         """Whether a claim now would find a job. Writes nothing. Raises: Storage."""
-        return any(claims.has_claimable(self._database, kind, clock=self._clock) for kind in self._kinds)
+        return any(idle.has_claimable(self._database, kind, clock=self._clock) for kind in self._kinds)
 
     def claim(self) -> JobLease | None:
         """Claim the oldest runnable job of the kind whose turn it is, else of another. Raises: Storage."""
         for kind in sorted(self._kinds, key=lambda kind: kind is not self._next):
-            if not claims.has_claimable(self._database, kind, clock=self._clock):
+            if not idle.has_claimable(self._database, kind, clock=self._clock):
                 continue
             lease = claims.claim(self._database, kind, clock=self._clock)
             if lease is not None:

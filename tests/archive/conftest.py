@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from life import STEPS, Life
 
 from emelex_core import MemoryStore
 from emelex_core.archive.check import check
 from emelex_core.archive.records import CheckReport, Finding
+from life import STEPS, Life
 
 
 @pytest.fixture

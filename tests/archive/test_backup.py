@@ -9,8 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from life import Life, difference, faults_of
-from stores import child, edit, line, rows
 
 from emelex_core import Event, MemoryStore
 from emelex_core.archive import backup as backups
@@ -19,6 +17,8 @@ from emelex_core.archive.restore import restore
 from emelex_core.db import schema
 from emelex_core.errors import Corrupt, EmelexError, Invalid, NewerSchema, NotFound, Refused, Storage, StorageBusy
 from emelex_core.home import Home
+from life import Life, difference, faults_of
+from stores import child, edit, line, rows
 
 
 @pytest.fixture

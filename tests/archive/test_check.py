@@ -8,13 +8,13 @@ from pathlib import Path
 
 import apsw
 import pytest
-from life import Life
-from stores import edit, rows
 
 from emelex_core import Event, MemoryStore
 from emelex_core.archive.check import check
 from emelex_core.archive.records import Finding
 from emelex_core.errors import Corrupt, StorageReadOnly
+from life import Life
+from stores import edit, rows
 
 Faults = Callable[[], list[Finding]]
 

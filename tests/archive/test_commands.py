@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from life import Life
 from program import Program, Result
 from stores import edit

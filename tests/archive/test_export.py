@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_cli import shapes as cli_shapes
-from life import QUOTE, Life
-from stores import edit, rows
 
+from emelex_cli import shapes as cli_shapes
 from emelex_core import Event, MemoryStore
 from emelex_core.archive import shapes
 from emelex_core.archive.document import Write
 from emelex_core.archive.export import export, export_session
 from emelex_core.archive.new_file import new_file
 from emelex_core.errors import Busy, Corrupt, Invalid, NotFound
+from life import QUOTE, Life
+from stores import edit, rows
 
 
 def whole(store: MemoryStore, workspace: Path | None) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from life import Life, faults_of
-from stores import ROOT, child, edit, kill, line, rows
 
 from emelex_core import Event, MemoryStore
 from emelex_core.errors import Invalid, NotFound, Refused, SessionBusy, WorkspaceMismatch
 from emelex_core.sessions.rebind import LABEL
+from life import Life, faults_of
+from stores import ROOT, child, edit, kill, line, rows
 
 
 def replaced(workspace: Path, tmp_path: Path) -> Path:

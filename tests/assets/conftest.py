@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from stores import ManualClock
 
 from emelex_core import AssetRef, Event, MemoryStore, Session
+from stores import ManualClock
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pictures import picture
-from stores import DAY, ManualClock, child, edit, kill, line, rows
 
 from emelex_core import AssetRef, MemoryStore, Session, limits
 from emelex_core.assets import collect
 from emelex_core.assets.records import CollectReport
 from emelex_core.errors import Invalid, StorageReadOnly
+from pictures import picture
+from stores import DAY, ManualClock, child, edit, kill, line, rows
 
 Show = Callable[..., Session]
 Names = Callable[[], set[str]]

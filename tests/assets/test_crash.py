@@ -6,11 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from pictures import picture
-from stores import child, line, sound
 
 from emelex_core import Event, MemoryStore, faults
 from emelex_core.clock import system_clock
+from pictures import picture
+from stores import child, line, sound
 
 SUPPORT = Path(__file__).parents[1] / "support"
 DAY = 24 * 60 * 60 * 1_000

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pictures import picture
-from stores import ManualClock, child, edit, kill, line, rows, sound
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.errors import NotFound, SessionBusy
+from pictures import picture
+from stores import ManualClock, child, edit, kill, line, rows, sound
 
 Show = Callable[..., Session]
 Names = Callable[[], set[str]]

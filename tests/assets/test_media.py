@@ -10,7 +10,6 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import PNG, picture
 
 from emelex_core import AssetRef, MemoryStore, limits
 from emelex_core.assets.media import HEAD_BYTES, Readable, sniff
@@ -18,6 +17,7 @@ from emelex_core.events import MediaPart, TextPart
 from emelex_core.imports.base64_source import Base64Source, Undecodable
 from emelex_core.imports.media import MediaReader
 from emelex_core.imports.sink import LookingSink, StoringSink
+from pictures import PNG, picture
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pictures import PNG, Stream, picture
-from stores import ManualClock, answer, child, edit, rows
 
 from emelex_core import AssetRef, Event, MemoryStore, limits
 from emelex_core.assets import files, publish
 from emelex_core.errors import Corrupt, Invalid, Refused, Storage, StorageReadOnly
+from pictures import PNG, Stream, picture
+from stores import ManualClock, answer, child, edit, rows
 
 Names = Callable[[], set[str]]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pictures import picture
-from stores import BECOME_NOBODY, answer, child, edit
 
 from emelex_core import AssetRef, MemoryStore, Session
 from emelex_core.assets.records import AssetLink
 from emelex_core.errors import AmbiguousId, Corrupt, Invalid, NotFound
+from pictures import picture
+from stores import BECOME_NOBODY, answer, child, edit
 
 Show = Callable[..., Session]
 

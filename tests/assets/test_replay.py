@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pictures import picture
-from stores import edit
 
 from emelex_core import AssetRef, Event, MemoryStore, Session, limits
 from emelex_core.assets.records import AssetLink
 from emelex_core.errors import Corrupt, Invalid
 from emelex_core.events import MediaPart, TextPart
+from pictures import picture
+from stores import edit
 
 Show = Callable[..., Session]
 

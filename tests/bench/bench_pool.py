@@ -2,7 +2,7 @@
 
     python -P tests/bench/bench_pool.py
 
-Prints one JSON line a benchmark. `pool_noop_jobs_N` is the rate of empty jobs through the whole pool of N workers (huey,
+Prints one JSON line a benchmark. `pool_noop_jobs_N` is the rate of empty jobs through a pool of N workers (huey,
 claims, heartbeat, settlement, events), as a ratio to N forked processes that run the same statements and nothing else;
 the two take turns, so that other load meets both. Two bare loops do nothing but wait for each other's lock, which a
 pool's workers do less: there the ratio can exceed 1.
@@ -25,12 +25,12 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 # The helpers of the tests are found only now.
 import psutil  # noqa: E402 - below the path
-from emelex_queue.turns import Turns  # noqa: E402 - below the path
-from pools import Pool, job_of, named, publish, settled  # noqa: E402 - below the path
 
 from emelex_core import MemoryStore, home  # noqa: E402 - below the path
 from emelex_core.home import Home  # noqa: E402 - below the path
 from emelex_core.jobs.records import JobState  # noqa: E402 - below the path
+from emelex_queue.turns import Turns  # noqa: E402 - below the path
+from pools import Pool, job_of, named, publish, settled  # noqa: E402 - below the path
 
 WORKERS = 2
 JOBS = 200

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 import apsw
-from emelex_queue import claims
-from emelex_queue.lease import SQL
 
 from emelex_core import Event, MemoryStore, limits
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from emelex_queue.lease import SQL
 
 PAIRS: Final = 300
 CLAIMS: Final = 200

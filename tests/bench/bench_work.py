@@ -1,7 +1,7 @@
 """How much of `memory work` is not inference: the wall time of all jobs against the time inside the engine.
 
-Runs on ../shared/corpus where it is, else on the demo's transcript. One JSON line; the baseline is the engine's own time in
-the same run.
+Runs on ../shared/corpus where it is, else on the demo's transcript. One JSON line; the baseline is the engine's own
+time in the same run.
 """
 
 from __future__ import annotations

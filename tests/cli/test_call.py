@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from emelex_cli.app import SHORTCUTS, Run, _shortcut
 from emelex_cli.call import Globals, take_globals
 from emelex_cli.grammar import parse
-from program import Program
-
 from emelex_core.errors import UsageError
+from program import Program
 
 
 @pytest.mark.parametrize(

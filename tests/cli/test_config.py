@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from program import Program
 
 from emelex_core import config, limits
 from emelex_core.errors import Refused, UsageError
 from emelex_core.home import Home
+from program import Program
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from program import Program
 
 from emelex_core import MemoryStore
+from program import Program
 
 NAMES = ["python", "sqlite", "config", "home", "database", "file system", "cores", "memory", "model", "engine"]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from program import Program
 
 Transcript = Callable[..., Path]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emelex_queue import claims
-from program import TRICKY, Program
 
 from emelex_core import MemoryStore, Session
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from program import TRICKY, Program
 
 Talk = Callable[..., Session]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import TRICKY, Program
 
 from emelex_core import Session
+from program import TRICKY, Program
 
 Talk = Callable[..., Session]
 Learn = Callable[..., None]

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import TRICKY, Program
-from tinymodels import tiny_model, word
 
 from emelex_core import MemoryStore, Session
 from emelex_core.home import Home
 from emelex_core.jobs import reading
 from emelex_core.models import BUILTIN_REFERENCE, ModelManager
 from emelex_core.models.probe import Probed
+from program import TRICKY, Program
+from tinymodels import tiny_model, word
 
 Talk = Callable[..., Session]
 

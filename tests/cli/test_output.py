@@ -6,12 +6,12 @@ import json
 import unicodedata
 
 import pytest
-from emelex_cli import durations, shapes, sqlite_release
-from emelex_cli.documents import Document
-from emelex_cli.output import describe, neutralise, one_line, path_text, to_json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emelex_cli import durations, shapes, sqlite_release
+from emelex_cli.documents import Document
+from emelex_cli.output import describe, neutralise, one_line, path_text, to_json
 from emelex_core.errors import AmbiguousId, Storage, UsageError
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

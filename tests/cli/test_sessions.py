@@ -7,10 +7,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from emelex_core import MemoryStore, Session
 from program import TRICKY, Program
 from stores import edit
-
-from emelex_core import MemoryStore, Session
 
 Talk = Callable[..., Session]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Program
-from stores import BECOME_NOBODY, behind, edit
 
 from emelex_core import MemoryStore, Session
+from program import PROGRAM, Program
+from stores import BECOME_NOBODY, behind, edit
 
 Talk = Callable[..., Session]
 READING = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from program import Program
 
 from emelex_core import MemoryStore, Session
+from program import Program
 
 EMPTY_QUEUE = {
     "pending": 0,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Program
 
 from emelex_core import Session
+from program import PROGRAM, Program
 
 Talk = Callable[..., Session]
 STATUS = ("memory", "status")

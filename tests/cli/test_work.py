@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from program import Program
 
 from emelex_core import MemoryStore, Session
+from program import Program
 
 Talk = Callable[..., Session]
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import ROOT, rows, sound
 
 from emelex_core import MemoryStore
 from emelex_core.events import EventKind
 from emelex_core.faults import POINTS
 from emelex_core.home import Home
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
+from stores import ROOT, rows, sound
 
 ELSEWHERE: dict[str, str] = {
     "rebind.before_commit": "tests/archive/test_rebind.py",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from emelex_queue import claims
-from homes import emelex, learn, store, talk, transcript, workspace
 
 from emelex_core import MemoryStore, Session
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from homes import emelex, learn, store, talk, transcript, workspace
 
 __all__ = ["emelex", "everything", "learn", "store", "talk", "transcript", "workspace"]
 

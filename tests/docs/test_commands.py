@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+
 from emelex_cli.call import GLOBAL_OPTIONS
 from emelex_cli.grammar import app
 
@@ -59,6 +60,13 @@ def test_the_commands_of_this_release_are_there() -> None:
         "emelex memory restore",
         "emelex memory knowledge list",
         "emelex memory knowledge show",
+        "emelex memory pool",
+        "emelex memory maintain",
+        "emelex memory gc",
+        "emelex memory removals",
+        "emelex memory top",
+        "emelex service print",
+        "emelex service install",
     } == LEAVES
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from emelex_workers import maintain, narrate
+from emelex_workers.pool_events import WorkerEnded
 from program import Program
-from tinymodels import tiny_model
 from stores import edit
+from tinymodels import tiny_model
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([a-z ]+) \|")
@@ -151,6 +155,33 @@ def test_the_whole_store_is_printed_as_documented(emelex: Program, everything: N
     shapes_printed["exported"] = [emelex("memory", "export", "--all", "-o", "all.json", "--json").json]
     for name, values in shapes_printed.items():
         _require(name, values)
+
+
+def test_what_keeps_running_is_printed_as_documented(emelex: Program, everything: None, tmp_path: Path) -> None:
+    """Maintenance that keeps, announces, removes, or finds another run; the queue live; files for service managers."""
+    del everything
+    kept, free = (f"SELECT id FROM sessions ORDER BY row LIMIT 1 OFFSET {offset}" for offset in (2, 1))
+    for chosen, days in ((kept, 40), (free, 40)):
+        age = days * 86_400_000
+        edit(emelex.database, f"UPDATE sessions SET updated_at = updated_at - {age} WHERE id = ({chosen})")
+    edit(emelex.database, "UPDATE sessions SET updated_at = updated_at - 2160000000 WHERE row = 1")
+    top = emelex("memory", "top", "--json").json
+    dry, done = (emelex("memory", "maintain", *flags, "--json").json for flags in (["--dry-run"], []))
+    assert all(dry["sessions"][key] for key in ("removed", "kept", "expiring"))
+    with maintain._alone(emelex.database):
+        skipped = emelex("memory", "maintain", "--json").json
+    install = ("service", "install", "systemd", "--to", tmp_path / "units", "--json")
+    for name, values in {
+        "maintenance": [dry, done, emelex("memory", "gc", "--json").json],
+        "maintenance_skipped": [skipped],
+        "removal": emelex("memory", "removals", "--json").lines,
+        "top": [top],
+        "service_file": emelex("service", "print", "cron", "--json").lines,
+        "service_installed": [emelex(*install).json],
+    }.items():
+        _require(name, values)
+    event = WorkerEnded(worker="Worker-1", pid=1, why="killed", signal="SIGKILL")
+    _require("pool_event", [json.loads(narrate.line(event, now=0, as_json=True))])
 
 
 @pytest.mark.model

@@ -10,9 +10,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from stores import ROOT
 
 from emelex_core import Event, MemoryStore
+from stores import ROOT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounts need root")
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from stores import behind, child, line
 
 from emelex_core import Event, MemoryStore
 from emelex_core.db.patience import patiently
+from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Corrupt, StorageBusy
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+from emelex_workers.attempt import attempt
+from scripted import ScriptedEngine, says, turn
+from stores import behind, child, line
 
 
 @pytest.fixture
@@ -107,3 +114,27 @@ def test_patience_ends_at_its_bound_when_told_to_stop_and_for_other_errors(store
     with pytest.raises(Corrupt):
         patiently(corrupt, seconds=60)
     assert tries == 4
+
+
+def test_a_worker_does_not_throw_a_finished_job_away_for_a_lock(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Minutes of inference may stand behind a settlement: a lock that is met twice costs time, not the result."""
+    session = store.start_session(tmp_path, title="t")
+    with store.claim_session(session.id, tmp_path) as lease:
+        lease.append_turn(turn(1))
+        lease.release(distill=True)
+    job = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert job is not None
+    real, tries = JobLease.complete, 0
+
+    def complete(*arguments: Any, **named: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= 2:
+            raise StorageBusy("locked")
+        real(*arguments, **named)
+
+    monkeypatch.setattr(JobLease, "complete", complete)
+    ended = attempt(store, job, ScriptedEngine(write=says("nothing")), stop=CancelToken(), chunking=True)
+    assert (ended.outcome, tries) == ("completed", 3)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import sweep
 from faulty_vfs import Machine
 from sweep import Ending

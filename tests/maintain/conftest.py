@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from stores import DAY, ManualClock, edit, rows
 
 from emelex_core import Event, MemoryStore, Session
 from emelex_core.clock import system_clock
@@ -14,6 +13,7 @@ from emelex_core.home import Home
 from emelex_core.knowledge import apply
 from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.retention import lived
+from stores import DAY, ManualClock, edit, rows
 
 
 @pytest.fixture

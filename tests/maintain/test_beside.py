@@ -7,12 +7,11 @@ import signal
 import subprocess
 from pathlib import Path
 
-from emelex_workers.maintain import maintain
-from stores import answer, child, line, rows, sound
-
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.home import Home
 from emelex_core.retention.records import RetentionPolicy
+from emelex_workers.maintain import maintain
+from stores import DAY, ManualClock, answer, child, line, rows, sound
 
 WRITER = """
     import json, sys
@@ -77,7 +76,7 @@ def test_the_greediest_policy_takes_nothing_that_is_wanted(store: MemoryStore, h
 
 
 def test_a_killed_run_leaves_a_store_that_the_next_one_finishes(
-    store: MemoryStore, home: Home, workspace: Path
+    store: MemoryStore, home: Home, workspace: Path, clock: ManualClock
 ) -> None:
     """SIGKILL some way into the removals: each Session is whole or gone, and so is its line of the journal."""
     for number in range(60):
@@ -103,6 +102,7 @@ def test_a_killed_run_leaves_a_store_that_the_next_one_finishes(
         assert left + journalled == 60
         assert events == 2 * left
     assert killed
+    clock.turn(DAY)
     found = maintain(store, RetentionPolicy(session_ms=1, rows_max=limits.MAINTAIN_ROWS_MAX))
     assert found is not None
     assert found.report.problems == ()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from program import PROGRAM, Program
-from stores import DAY, edit
 
 from emelex_core import Event, MemoryStore, Session
+from program import PROGRAM, Program
+from stores import DAY, edit
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import DAY, SECOND, ManualClock, edit, rows
 
 from emelex_core import MemoryStore, Session, limits
 from emelex_core.home import Home
 from emelex_core.retention.lived import LivedTime
+from stores import DAY, SECOND, ManualClock, edit, rows
 
 Talk = Callable[..., Session]
 Live = Callable[[int], None]

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from emelex_workers.maintain import SCHEDULE, SCHEDULE_NAME, maintain, newest_slot, run_due
-from stores import DAY, MINUTE, ManualClock, answer, child, line, rows
 
 from emelex_core import MemoryStore, Session
 from emelex_core.errors import UsageError
 from emelex_core.home import Home
 from emelex_core.retention import slots
 from emelex_core.retention.records import RetentionPolicy
+from emelex_workers.maintain import SCHEDULE, SCHEDULE_NAME, maintain, newest_slot, run_due
+from stores import DAY, MINUTE, ManualClock, answer, child, line, rows
 
 Talk = Callable[..., Session]
 
@@ -31,7 +31,7 @@ def test_lost_claims_are_counted(store: MemoryStore, talk: Talk, home: Home) -> 
     code = """
         import os, sys
         from emelex_core import MemoryStore
-        from emelex_core.jobs.records import JobKind
+        from emelex_core.jobs.kinds import JobKind
         from emelex_queue import claims
         store = MemoryStore.open(sys.argv[1])
         lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_queue import claims
-from stores import DAY, ManualClock, child, edit, line, rows, sound
 
 from emelex_core import Event, MemoryStore, Session
 from emelex_core.errors import Invalid
 from emelex_core.home import Home
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.retention.records import RetentionPolicy
 from emelex_core.sessions import delete
+from emelex_queue import claims
+from stores import DAY, ManualClock, child, edit, line, rows, sound
 
 Talk = Callable[..., Session]
 Live = Callable[[int], None]

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emelex_queue import claims
-from stores import DAY, ManualClock, edit, rows
 
 from emelex_core import Event, MemoryStore, Session
 from emelex_core.db import statements
 from emelex_core.home import Home
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.retention import journal
 from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
+from emelex_queue import claims
+from stores import DAY, ManualClock, edit, rows
 
 Live = Callable[[int], None]
 Talk = Callable[..., Session]

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stores import child, edit, kill, line, rows, sound
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.db import statements
 from emelex_core.errors import Cancelled, StorageBusy
 from emelex_core.home import Home
 from emelex_core.retention import upkeep
+from stores import child, edit, kill, line, rows, sound
 
 Talk = Callable[..., Session]
 
@@ -137,7 +137,8 @@ def test_statistics_leave_the_claims_plan_alone(
         home.database,
         """
         INSERT INTO jobs (id, kind, session_id, state, failure_count, run_at, published_at, completed_at,
-                          through_sequence, source_event_count, source_first_event_id, source_last_event_id, source_sha256)
+                          through_sequence, source_event_count,
+                          source_first_event_id, source_last_event_id, source_sha256)
         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
         SELECT printf('%036d', i), 'distillation', ?, 'completed', 0, 1, 1, i, 1, 1, printf('%036d', 1),
                printf('%036d', 1), printf('%064d', i) FROM n

@@ -10,13 +10,13 @@ from typing import Any
 
 import apsw
 import pytest
-from stores import child, rows, sound
 
 from emelex_core import Event, MemoryStore
 from emelex_core.db import schema
 from emelex_core.db.connection import connect
 from emelex_core.errors import Corrupt, Refused
 from emelex_core.home import Home
+from stores import child, rows, sound
 
 OLDER = [number for number, _ in schema.MIGRATIONS[:-1]]
 

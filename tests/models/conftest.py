@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stores import ManualClock
-from tinymodels import tiny_model
 
 from emelex_core.home import Home
 from emelex_core.models import BUILTIN_REFERENCE, ModelManager, ResolvedFile, resolve_model
 from emelex_core.models.derived import ensure_q8_0
 from emelex_core.models.files import Verified, digest
 from emelex_core.models.probe import Probed
+from stores import ManualClock
+from tinymodels import tiny_model
 
 
 @pytest.fixture(scope="session")

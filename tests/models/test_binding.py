@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import ManualClock, edit, rows
-from tinymodels import tiny_model
 
 from emelex_core import Event, MemoryStore, Session
 from emelex_core.engine import EndpointConfig
@@ -32,6 +30,8 @@ from emelex_core.models import (
 )
 from emelex_core.models.probe import Probed
 from emelex_core.sessions import binding
+from stores import ManualClock, edit, rows
+from tinymodels import tiny_model
 
 BOX = EndpointConfig(name="box", base_url="http://127.0.0.1:8080/v1", model="m", context_tokens=4_096)
 
@@ -188,14 +188,14 @@ class TestResume:
         self, store: MemoryStore, session: Session, manager: ModelManager, model: InstalledModel
     ) -> None:
         store.bind_model(session.id, model, manager=manager)
-        binding.require_same(store.get_session(session.id), model)
+        store.validate_model(session, model)
 
     def test_another_model_is_refused_by_name(
         self, store: MemoryStore, session: Session, manager: ModelManager, model: InstalledModel
     ) -> None:
         store.bind_model(session.id, model, manager=manager)
         with pytest.raises(SessionModelMismatch) as caught:
-            binding.require_same(store.get_session(session.id), manager.get(BUILTIN_REFERENCE))
+            store.validate_model(session, manager.get(BUILTIN_REFERENCE))
         assert model.snapshot_id in caught.value.message
         assert BUILTIN_REFERENCE in caught.value.message
         assert "--model local:small" in str(caught.value.hint)
@@ -214,16 +214,16 @@ class TestResume:
         elsewhere = ModelManager(Home(tmp_path / "b"), prober=lambda path: Probed(grammar=True, engine="a test"))
         newer = elsewhere.install(tiny, name="small").model
         with pytest.raises(SessionModelMismatch):
-            binding.require_same(store.get_session(session.id), newer)
+            store.validate_model(session, newer)
 
     def test_history_without_a_binding_has_no_model_to_be_the_same(
         self, store: MemoryStore, session: Session, workspace: Path, model: InstalledModel
     ) -> None:
-        binding.require_same(session, model)
+        store.validate_model(session, model)
         with store.claim_session(session.id, workspace) as lease:
             lease.append_turn([Event.user("hello"), Event.assistant("hello")])
         with pytest.raises(MissingModelIdentity):
-            binding.require_same(store.get_session(session.id), model)
+            store.validate_model(session, model)
 
 
 class TestRemoval:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tinymodels import INT32, Q8_0, Tensor, count, numbers, text, texts, tiny_model, word
 
 from emelex_core.engine import native
 from emelex_core.errors import ModelUnusable
 from emelex_core.models import tensors
 from emelex_core.models.files import Verified
 from emelex_core.models.gguf import read_header
+from tinymodels import INT32, Q8_0, Tensor, count, numbers, text, texts, tiny_model, word
 
 PATIENT = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 

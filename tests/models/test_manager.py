@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import orjson
 import pytest
-from tinymodels import tiny_model
 
 from emelex_core.errors import (
     AmbiguousId,
@@ -29,6 +28,7 @@ from emelex_core.home import Home
 from emelex_core.models import BUILTIN_REFERENCE, InstalledModel, ModelKind, ModelManager, install, memory
 from emelex_core.models.probe import Probed
 from emelex_core.models.records import InventoryItem, inventory_digest
+from tinymodels import tiny_model
 
 
 def tree(directory: Path) -> dict[str, int]:

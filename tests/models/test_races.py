@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import answer, child
 
 from emelex_core import MemoryStore, Session
 from emelex_core.errors import ModelSnapshotInvalid
 from emelex_core.home import Home
 from emelex_core.models import InstalledModel, ModelManager
+from stores import answer, child
 
 BIND = """
     import json, sys

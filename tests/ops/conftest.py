@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from program import Program
 
 from emelex_core import Event, MemoryStore, Session
+from program import Program
 
 
 @pytest.fixture

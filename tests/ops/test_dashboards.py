@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
+from emelex_core.jobs.kinds import JobKind
 from emelex_workers import metrics
 from stores import ROOT
-
-from emelex_core.jobs.records import JobKind
 
 RULES = ROOT / "ops" / "prometheus" / "emelex.rules.yml"
 DASHBOARD = ROOT / "ops" / "grafana" / "emelex-memory.json"

@@ -12,6 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from emelex_core import MemoryStore, Session
+from emelex_core.errors import Storage, UsageError
+from emelex_core.home import Home
+from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
 from emelex_workers import metrics
 from emelex_workers.metrics import Counters, Histogram
@@ -20,11 +25,6 @@ from emelex_workers.pool_events import JobLost, LostCounted
 from emelex_workers.progress import JobEnded, JobStarted
 from program import Program
 from stores import child
-
-from emelex_core import MemoryStore, Session
-from emelex_core.errors import Storage, UsageError
-from emelex_core.home import Home
-from emelex_core.jobs.records import JobKind
 
 NAMES = {
     "emelex_jobs",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from emelex_workers import narrate
 from emelex_workers.pool_events import PoolEvent, PoolStarted, WorkerEnded, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from emelex_workers.notify import Notifier, Supervision
 from emelex_workers.pool_events import PoolStarted, PoolStopping, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted, JobStep

@@ -9,12 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from emelex_core import MemoryStore, Session
+from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
 from program import Program
 from stores import ROOT
-
-from emelex_core import MemoryStore, Session
-from emelex_core.jobs.records import JobKind
 
 RUNBOOK = ROOT / "ops" / "RUNBOOK.md"
 FOREIGN = ("systemctl", "journalctl", "loginctl")

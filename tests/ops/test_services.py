@@ -12,12 +12,12 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+
 from emelex_cli import services
 from emelex_cli.services import FOLDERS
+from emelex_core.errors import Invalid
 from program import Program
 from stores import ROOT
-
-from emelex_core.errors import Invalid
 
 OPS = {
     "systemd-user": "systemd/user",

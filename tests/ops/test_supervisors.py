@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from emelex_cli import services
-from program import PROGRAM, Program
 
+from emelex_cli import services
 from emelex_core import MemoryStore, Session
+from program import PROGRAM, Program
 
 pytestmark = pytest.mark.model
 SUPERVISORD = importlib.util.find_spec("supervisor")
@@ -190,9 +190,8 @@ def test_a_stopped_pool_feeds_no_watchdog(tmp_path: Path, emelex: Program, store
 
 def test_the_pool_maintains_its_store(emelex: Program, store: MemoryStore) -> None:
     """A slot that was missed is made up for at the start; --no-maintenance leaves it to others."""
-    from emelex_workers.maintain import SCHEDULE_NAME
-
     from emelex_core.retention import slots
+    from emelex_workers.maintain import SCHEDULE_NAME
 
     for options, runs in ((("--no-maintenance",), False), ((), True)):
         process = subprocess.Popen(

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from pools import Pool, gone
 
 from emelex_core import MemoryStore
+from pools import Pool, gone
 
 
 @pytest.fixture

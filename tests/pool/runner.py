@@ -32,6 +32,10 @@ for _name, _value in SPEC.get("limits", {}).items():
     # Before the workers are imported: some of them take a limit as a default.
     setattr(limits, _name, _value)
 
+from emelex_core import config, home  # noqa: E402 - below the limits
+from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
+from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
+from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 from emelex_queue.lease import JobLease  # noqa: E402 - below the limits
 from emelex_workers import attempt as attempts  # noqa: E402 - below the limits
 from emelex_workers.pool import PoolOptions, run_pool  # noqa: E402 - below the limits
@@ -39,11 +43,6 @@ from emelex_workers.progress import JobEnded  # noqa: E402 - below the limits
 from emelex_workers.result import JobResult  # noqa: E402 - below the limits
 from emelex_workers.text.restate import Usage  # noqa: E402 - below the limits
 from scripted import ScriptedEngine, ScriptedSource  # noqa: E402 - below the limits
-
-from emelex_core import config, home  # noqa: E402 - below the limits
-from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
-from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
-from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 
 KEPT: list[bytearray] = []
 

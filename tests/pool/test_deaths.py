@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pools import Pool, gone, job_of, kill, named, publish, until
-
 from emelex_core import MemoryStore
-from emelex_core.jobs.records import JobState
+from emelex_core.jobs.kinds import JobState
+from pools import Pool, gone, job_of, kill, named, publish, until
 
 Pools = Callable[..., Pool]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pools import Pool, job_of, kill, named, publish, until
 
 from emelex_core import MemoryStore
-from emelex_core.jobs.records import JobState
+from emelex_core.jobs.kinds import JobState
+from pools import Pool, job_of, kill, named, publish, until
 
 Pools = Callable[..., Pool]
 SHORT = {"BACKOFF_FIRST_MS": 20, "BACKOFF_MAX_MS": 40}

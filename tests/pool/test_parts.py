@@ -12,6 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+
+from emelex_core import MemoryStore, config, limits
+from emelex_core.errors import Invalid, UsageError
+from emelex_core.home import locate
+from emelex_core.models.resolve import BUILTIN_REFERENCE, resolve_model
 from emelex_workers.latch import Latch
 from emelex_workers.planning_lock import PlanningLock
 from emelex_workers.pool import PoolOptions, run_pool
@@ -22,11 +27,6 @@ from emelex_workers.respawn import Respawn
 from emelex_workers.slate import Phase, Slate
 from emelex_workers.wake import CommitWatch
 from pools import Pool, gone, named, publish
-
-from emelex_core import MemoryStore, config, limits
-from emelex_core.errors import Invalid, UsageError
-from emelex_core.home import locate
-from emelex_core.models.resolve import BUILTIN_REFERENCE, resolve_model
 
 GIB = 1024 * limits.MIB
 JOB = "0190c0de-0000-7000-8000-000000000001"

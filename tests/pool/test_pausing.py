@@ -8,20 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emelex_queue import claims
-from emelex_queue.pausing import pause, pauses, resume
-from emelex_queue.turns import Turns
-from emelex_workers.drain import DrainOptions, drain
-from pools import Pool, job_of, named, publish, until
-from scripted import ScriptedEngine, ScriptedSource
-from stores import ManualClock, rows, sound
 
 from emelex_core import MemoryStore
 from emelex_core.db import schema
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Invalid
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_queue import claims, idle
+from emelex_queue.pausing import pause, pauses, resume
+from emelex_queue.turns import Turns
+from emelex_workers.drain import DrainOptions, drain
+from pools import Pool, job_of, named, publish, until
+from scripted import ScriptedEngine, ScriptedSource
+from stores import ManualClock, rows, sound
 
 Pools = Callable[..., Pool]
 GOLDEN = Path(__file__).parent / "golden" / "schema-0007.sqlite3.gz"
@@ -35,7 +35,7 @@ def test_a_paused_kind_is_not_claimed_by_anybody(store: MemoryStore, workspace: 
     kind = JobKind.DISTILLATION
     assert claims.claim(store.database, kind, clock=store.clock) is None
     assert claims.claim(store.database, kind, clock=store.clock, session_id=session) is None
-    assert not claims.has_claimable(store.database, kind, clock=store.clock)
+    assert not idle.has_claimable(store.database, kind, clock=store.clock)
     assert Turns(store.database, clock=store.clock).claim() is None
     report = drain(
         store, DrainOptions(), engines=ScriptedSource(ScriptedEngine()), listen=lambda event: None, stop=CancelToken()

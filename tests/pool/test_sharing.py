@@ -8,6 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from emelex_core import MemoryStore
+from emelex_core.engine.ports import CancelToken
+from emelex_core.home import Home
+from emelex_core.jobs.kinds import JobState
 from emelex_queue.lease import JobLease
 from emelex_workers import attempt as attempts
 from emelex_workers.drain import DrainOptions, drain
@@ -16,11 +21,6 @@ from emelex_workers.text.restate import Usage
 from pools import Pool, publish, settled, until
 from scripted import ScriptedEngine, ScriptedSource, turn
 from stores import rows, sound
-
-from emelex_core import MemoryStore
-from emelex_core.engine.ports import CancelToken
-from emelex_core.home import Home
-from emelex_core.jobs.records import JobState
 
 Pools = Callable[..., Pool]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pools import Pool, gone, job_of, kill, named, publish, settled, until
 
 from emelex_core import MemoryStore
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobState
+from emelex_core.jobs.kinds import JobState
+from pools import Pool, gone, job_of, kill, named, publish, settled, until
 
 Pools = Callable[..., Pool]
 

@@ -6,18 +6,18 @@ import inspect
 from pathlib import Path
 
 import pytest
-from emelex_queue.huey_storage import REFUSED, IdentitySerializer, JobTableStorage
-from emelex_queue.lease import JobLease
-from emelex_queue.turns import Turns
 from huey import Huey
 from huey.registry import Message
 from huey.storage import BaseStorage
-from pools import job_of, publish
 
 from emelex_core import MemoryStore
 from emelex_core.errors import Invalid
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.publish import publish_compaction
+from emelex_queue.huey_storage import REFUSED, IdentitySerializer, JobTableStorage
+from emelex_queue.lease import JobLease
+from emelex_queue.turns import Turns
+from pools import job_of, publish
 
 ANSWERED = {"close", "dequeue", "read_schedule", "peek_many", "delete_data"}
 TASKS = {JobKind.DISTILLATION: "tasks.distillation", JobKind.COMPACTION: "tasks.compaction"}

@@ -16,6 +16,7 @@ STORM = Path(__file__).resolve().parents[2] / "ops" / "soak" / "pool_storm.py"
 def test_kills_at_random_cost_exactly_one_attempt_each(seed: int) -> None:
     """Behaviour 190: workers, schedulers and parents die; every job is settled once, with exact attempts."""
     command = [sys.executable, "-P", str(STORM), "--jobs", "60", "--kills", "20", "--seed", str(seed)]
+    command += ["--hold-ms", "20"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(result.stdout)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from emelex_core import Event, MemoryStore
+from emelex_core.jobs.kinds import JobKind
+from emelex_core.jobs.reading import get_job
+from emelex_core.jobs.records import Job
 from emelex_queue import claims
 from emelex_queue.lease import JobLease
 from stores import ManualClock
-
-from emelex_core import Event, MemoryStore
-from emelex_core.jobs.reading import get_job
-from emelex_core.jobs.records import Job, JobKind
 
 KIND = JobKind.DISTILLATION
 

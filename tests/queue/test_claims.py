@@ -10,15 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emelex_queue import claims
-from emelex_queue.backoff import backoff_ms, is_terminal
-from emelex_queue.lease import JobLease, bounded
-from stores import DAY, SECOND, ManualClock, behind, child, edit, kill, line, rows
 
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.errors import NotFound, StaleJobLease
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import Job, JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.jobs.records import Job
+from emelex_queue import claims, idle
+from emelex_queue.backoff import backoff_ms, is_terminal
+from emelex_queue.lease import JobLease, bounded
+from stores import DAY, SECOND, ManualClock, behind, child, edit, kill, line, rows
 
 KIND = JobKind.DISTILLATION
 Take = Callable[[], JobLease | None]
@@ -312,11 +313,11 @@ def test_a_live_session_is_skipped_not_waited_for(
     """119: the next runnable one is claimed; once released, it comes first again."""
     blocked, other = publish(), publish()
     with store.claim_session(look(blocked).session_id, workspace):
-        assert claims.has_claimable(store.database, KIND, clock=store.clock)
+        assert idle.has_claimable(store.database, KIND, clock=store.clock)
         lease = _taken(take)
         assert lease.job.id == other
         assert take() is None
-        assert not claims.has_claimable(store.database, KIND, clock=store.clock)
+        assert not idle.has_claimable(store.database, KIND, clock=store.clock)
         depth = reading.queue_depths(store.database, now=store.clock())[KIND.value]
         assert (depth.pending, depth.running, depth.blocked) == (0, 1, 1)
     assert _taken(take).job.id == blocked
@@ -330,14 +331,14 @@ def test_a_kind_and_a_session_can_be_asked_for(
     first, second = publish(), publish()
     assert claims.claim(store.database, JobKind.COMPACTION, clock=clock) is None
     session_id = look(second).session_id
-    assert claims.has_claimable(store.database, KIND, clock=clock, session_id=session_id)
+    assert idle.has_claimable(store.database, KIND, clock=clock, session_id=session_id)
     lease = claims.claim(store.database, KIND, clock=clock, session_id=session_id)
     assert lease is not None
     assert lease.job.id == second
     assert claims.claim(store.database, KIND, clock=clock, session_id=session_id) is None
-    assert reading.remaining_jobs(store.database) == 2
-    assert reading.remaining_jobs(store.database, session_id=session_id) == 1
-    assert reading.remaining_jobs(store.database, kind=JobKind.COMPACTION) == 0
+    assert idle.remaining_jobs(store.database) == 2
+    assert idle.remaining_jobs(store.database, session_id=session_id) == 1
+    assert idle.remaining_jobs(store.database, kind=JobKind.COMPACTION) == 0
     assert look(first).state is JobState.PENDING
     lease.release()
 
@@ -345,7 +346,7 @@ def test_a_kind_and_a_session_can_be_asked_for(
 WORKER = """
     import sys
     from emelex_core import MemoryStore
-    from emelex_core.jobs.records import JobKind
+    from emelex_core.jobs.kinds import JobKind
     from emelex_queue import claims
     store = MemoryStore.open(sys.argv[1])
     lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
@@ -386,7 +387,7 @@ def test_claimers_at_once_never_get_the_same_job(home: Path, tmp_path: Path) -> 
     code = """
         import sys
         from emelex_core import MemoryStore
-        from emelex_core.jobs.records import JobKind
+        from emelex_core.jobs.kinds import JobKind
         from emelex_queue import claims
         store = MemoryStore.open(sys.argv[1])
         print("ready", flush=True)
@@ -425,7 +426,7 @@ def test_a_clock_that_was_set_back_blocks_nothing_for_days(
     lease = _taken(take)
     chat = store.claim_session(look(blocked).session_id, workspace)
     clock.turn(-ahead)
-    assert claims.has_claimable(store.database, KIND, clock=clock)
+    assert idle.has_claimable(store.database, KIND, clock=clock)
     assert reading.queue_depths(store.database, now=clock())[KIND.value].waiting == 0
     leases = [_taken(take), _taken(take)]
     assert [found.job.id for found in leases] == [failed, fresh]

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_queue.lease import JobLease
-from stores import edit, rows
 
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.errors import Corrupt, Invalid, SessionBusy, StaleJobLease
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import Job, JobState
+from emelex_core.jobs.kinds import JobState
+from emelex_core.jobs.records import Job
+from emelex_queue.lease import JobLease
+from stores import edit, rows
 
 Take = Callable[[], JobLease | None]
 Look = Callable[[str], Job]

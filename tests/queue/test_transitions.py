@@ -11,14 +11,15 @@ from typing import Any
 
 import apsw
 import pytest
+
+from emelex_core import MemoryStore, limits
+from emelex_core.errors import EmelexError, Invalid, NotFound, StaleJobLease
+from emelex_core.jobs.kinds import JobState
+from emelex_core.jobs.records import Job
 from emelex_queue import claims, states
 from emelex_queue.lease import JobLease
 from emelex_queue.states import COUNTED, TRANSITIONS, Verb
 from stores import ROOT, ManualClock, edit, rows
-
-from emelex_core import MemoryStore, limits
-from emelex_core.errors import EmelexError, Invalid, NotFound, StaleJobLease
-from emelex_core.jobs.records import Job, JobState
 
 Take = Callable[[], JobLease | None]
 Look = Callable[[str], Job]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import ManualClock
 
 from emelex_core import Event, MemoryStore, Session
+from stores import ManualClock
 
 
 @pytest.fixture

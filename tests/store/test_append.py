@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import ManualClock, edit, rows
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.errors import Corrupt, Invalid, ReplayRequired, StaleReplay
 from emelex_core.events import AssetRef, EventKind, MediaPart, TextPart, ToolCallPart, ToolResultPart
 from emelex_core.sessions.lease import SessionLease
+from stores import ManualClock, edit, rows
 
 
 def _call(arguments: dict[str, Any]) -> Event:
@@ -117,10 +117,10 @@ REFUSED: dict[str, Callable[[], list[Event]]] = {
     "bytes": lambda: [_call({"a": b"x"})],
     "a set": lambda: [_call({"a": {1}})],
     "an object": lambda: [_call({"a": object()})],
-    "text that is none": lambda: [_part(TextPart(text=5))],  # type: ignore[arg-type]  # as above
-    "arguments that are none": lambda: [_part(ToolCallPart(call_id="c", name="n", arguments=[1]))],  # type: ignore[arg-type]  # as above
-    "an exit code that is none": lambda: [Event.tool("c", "t", exit_code="0")],  # type: ignore[arg-type]  # as above
-    "a label that is none": lambda: [Event.context("x", label=["y"])],  # type: ignore[arg-type]  # as above
+    "text that is none": lambda: [_part(TextPart(text=5))],  # type: ignore[arg-type]  # what an unchecked caller passes
+    "arguments that are none": lambda: [_part(ToolCallPart(call_id="c", name="n", arguments=[1]))],  # type: ignore[arg-type]  # what an unchecked caller passes
+    "an exit code that is none": lambda: [Event.tool("c", "t", exit_code="0")],  # type: ignore[arg-type]  # what an unchecked caller passes
+    "a label that is none": lambda: [Event.context("x", label=["y"])],  # type: ignore[arg-type]  # what an unchecked caller passes
     "a part that is none": lambda: [_part("text")],
     "a summary": lambda: [Event(kind=EventKind.SUMMARY, parts=(TextPart(text="x"),), provenance={})],
     "an instant": lambda: [Event(kind=EventKind.USER, parts=(TextPart(text="x"),), occurred_at=2**60)],

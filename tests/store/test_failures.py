@@ -14,12 +14,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from stores import BECOME_NOBODY, answer, behind, child, edit, kill, line, sound
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.errors import Corrupt, NotFound, SessionBusy, Storage, StorageBusy, StorageFull, StorageReadOnly
 from emelex_core.home import Home
 from emelex_core.owners import Owners
+from stores import BECOME_NOBODY, answer, behind, child, edit, kill, line, sound
 
 
 @contextmanager

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_queue import claims
-from emelex_queue.lease import JobLease
-from stores import ManualClock, edit, rows
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.errors import Corrupt, Invalid, NotFound
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge.records import Applied, Evidence, Source, Upsert
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+from stores import ManualClock, edit, rows
 
 
 def _upsert(key: str = "db", content: str = "PostgreSQL 15", confidence: float = 0.9) -> Upsert:

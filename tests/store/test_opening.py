@@ -10,12 +10,12 @@ from pathlib import Path
 
 import apsw
 import pytest
-from stores import BECOME_NOBODY, answer, behind, child, edit, rows
 
 from emelex_core import MemoryStore
 from emelex_core.db import filesystem, schema
 from emelex_core.errors import Corrupt, EmelexError, Invalid, NewerSchema, NotFound, Refused, Storage
 from emelex_core.home import Home, locate
+from stores import BECOME_NOBODY, answer, behind, child, edit, rows
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 NOBODY = 65_534

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from emelex_queue import claims
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import ManualClock, edit, rows
 
 from emelex_core import CompactionPolicy, Event, MemoryStore, Session, limits
 from emelex_core.compaction_policy import CompactionPlan, TurnSize
 from emelex_core.errors import Invalid, NotFound
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from stores import ManualClock, edit, rows
 
 
 def _turns(*tokens: int) -> list[TurnSize]:
@@ -242,7 +242,7 @@ def test_a_prefix_has_one_digest_and_every_field_is_in_it() -> None:
     }
     first = digests.first_chain("s")
     chains = [digests.next_chain(first, **base)]  # type: ignore[arg-type]  # one table of values for all fields
-    chains += [digests.next_chain(first, **{**base, name: value}) for name, value in other.items()]  # type: ignore[arg-type]  # as above
-    chains.append(digests.next_chain(first, **{**base, "event_id": "", "turn_id": "et"}))  # type: ignore[arg-type]  # as above
-    chains.append(digests.next_chain(digests.first_chain("r"), **base))  # type: ignore[arg-type]  # as above
+    chains += [digests.next_chain(first, **{**base, name: value}) for name, value in other.items()]  # type: ignore[arg-type]  # one table of values for all fields
+    chains.append(digests.next_chain(first, **{**base, "event_id": "", "turn_id": "et"}))  # type: ignore[arg-type]  # one table of values for all fields
+    chains.append(digests.next_chain(digests.first_chain("r"), **base))  # type: ignore[arg-type]  # one table of values for all fields
     assert len(set(chains)) == len(chains)

@@ -8,16 +8,16 @@ from typing import Any
 
 import orjson
 import pytest
-from emelex_queue import claims
-from emelex_queue.lease import JobLease
-from emelex_workers import compaction
-from stores import edit, rows
 
 from emelex_core import Event, MemoryStore, Session, limits
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.errors import Corrupt, Invalid, PermanentFailure, SessionBusy
 from emelex_core.events import EventKind
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+from emelex_workers import compaction
+from stores import edit, rows
 
 
 def _replayed(store: MemoryStore, session: Session, workspace: Path) -> list[str]:

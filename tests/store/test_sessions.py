@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from stores import DAY, MINUTE, ManualClock, behind, child, edit, kill, line, rows
 
 from emelex_core import Event, MemoryStore, Session, SessionLease, limits
 from emelex_core.errors import (
@@ -23,6 +22,7 @@ from emelex_core.errors import (
     WorkspaceMismatch,
 )
 from emelex_core.sessions.records import ImportSource
+from stores import DAY, MINUTE, ManualClock, behind, child, edit, kill, line, rows
 
 
 def _imported(source_id: str = "s-1", **other: str) -> ImportSource:
@@ -169,7 +169,7 @@ def test_leaving_the_block_of_a_lost_lease_tells_it(
         clock.turn(limits.LEASE_MS)
         kept = store.claim_session(session.id, workspace)
     kept.release()
-    with pytest.raises(ZeroDivisionError), store.claim_session(session.id, workspace):  # noqa: PT012 - as above
+    with pytest.raises(ZeroDivisionError), store.claim_session(session.id, workspace):  # noqa: PT012 - the block itself raises
         clock.turn(limits.LEASE_MS)
         kept = store.claim_session(session.id, workspace)
         raise ZeroDivisionError

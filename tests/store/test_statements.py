@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from stores import ROOT
 
 from emelex_core import MemoryStore
 from emelex_core.db import statements
+from stores import ROOT
 
 FILES = sorted([*ROOT.glob("emelex_core/sql/*.sql"), *ROOT.glob("*/emelex_*/sql/*.sql")])
 

@@ -11,17 +11,16 @@ import os
 import sys
 from pathlib import Path
 
-from emelex_queue import claims
-from emelex_workers.attempt import attempt
-from scripted import ScriptedEngine, says, turn
-
 from emelex_core import Event, MemoryStore, limits
 from emelex_core.clock import system_clock
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.engine.ports import CancelToken
 from emelex_core.imports.importer import import_transcripts
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.sessions.append import AppendedTurn
+from emelex_queue import claims
+from emelex_workers.attempt import attempt
+from scripted import ScriptedEngine, says, turn
 
 
 class Log:

@@ -21,16 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emelex_queue import claims
-from emelex_workers.compaction import _append_summary
-
 from emelex_core import Event, MemoryStore
 from emelex_core.archive.check import check
 from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.errors import Invalid, SessionBusy, StaleJobLease, StaleSessionLease
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.jobs.reading import queue_depths
-from emelex_core.jobs.records import JobKind
 from emelex_core.publish import JOBS
+from emelex_queue import claims
+from emelex_workers.compaction import _append_summary
 
 Tell = Callable[..., None]
 TURN = 3

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_queue import claims
-from program import Program
 
 from emelex_core import Event, MemoryStore, Session
 from emelex_core.events import EventKind, ReasoningPart, TextPart, ToolCallPart
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge.records import Evidence, Source, Upsert
+from emelex_queue import claims
+from program import Program
 
 
 @pytest.fixture

@@ -14,11 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emelex_queue import claims
-from emelex_queue.lease import JobLease
-from emelex_workers.compaction import _append_summary
-from stores import ManualClock
-
 from emelex_core import Event, MemoryStore
 from emelex_core.archive.check import check
 from emelex_core.compaction_policy import CompactionPlan
@@ -27,12 +22,16 @@ from emelex_core.errors import EmelexError, NotFound, ReplayRequired, StaleRepla
 from emelex_core.events import AssetRef, EventKind
 from emelex_core.home import Home
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.sessions import append
 from emelex_core.sessions.lease import SessionLease
 from emelex_core.sessions.records import ImportSource
+from emelex_queue import claims
+from emelex_queue.lease import JobLease
+from emelex_workers.compaction import _append_summary
+from stores import ManualClock
 
 IMPORTS = load("emelex_core", "imports")
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20

@@ -18,6 +18,7 @@ import psutil
 from emelex_core import Event, MemoryStore
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import Job
+from emelex_queue import idle
 
 RUNNER = Path(__file__).resolve().parents[1] / "pool" / "runner.py"
 Found = Callable[[dict[str, Any]], bool]
@@ -138,7 +139,7 @@ def job_of(store: MemoryStore, session: str) -> Job:
 
 def settled(store: MemoryStore) -> bool:
     """Whether no job is left to do."""
-    return reading.remaining_jobs(store.database) == 0
+    return idle.remaining_jobs(store.database) == 0
 
 
 def until(condition: Callable[[], bool], *, seconds: float = 10.0) -> float:
@@ -161,6 +162,8 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 def _lives(pid: int) -> bool:
     """Whether a process has not ended. Its main thread can be a zombie while another thread still holds its files."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+        return (
+            psutil.Process(pid).status() != psutil.STATUS_ZOMBIE or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+        )
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return False

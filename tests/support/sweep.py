@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from faulty_vfs import Calls, Machine, failing_calls, plugged_in
-from life import STEPS, Life, Record, Step, difference, faults_of, found, open_again
-
 from emelex_core import Event, MemoryStore
 from emelex_core.errors import EmelexError
+from faulty_vfs import Calls, Machine, failing_calls, plugged_in
+from life import STEPS, Life, Record, Step, difference, faults_of, found, open_again
 
 UNTOLD = {Life.release, Life.plan, Life.claim_compaction, Life.claim_distillation}
 """Steps that learn an id from their answer: their intention cannot be told in advance, only its shape."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text.actions import ActionLog, command_of, error_line, failure_of
 
 from emelex_core.events import Event, ToolCallPart, ToolResultPart
+from emelex_workers.text.actions import ActionLog, command_of, error_line, failure_of
 
 from .conftest import call, stored
 

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emelex_workers.distil import distil
-from emelex_workers.summarise import summarise
-from emelex_workers.text import outline, secrets
 
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import PermanentFailure
@@ -16,6 +13,9 @@ from emelex_core.events import AssetRef, Event
 from emelex_core.imports.discover import discover
 from emelex_core.imports.records import MediaSink
 from emelex_core.imports.transcripts import open_transcript
+from emelex_workers.distil import distil
+from emelex_workers.summarise import summarise
+from emelex_workers.text import outline, secrets
 
 from .conftest import ScriptedEngine, stored
 

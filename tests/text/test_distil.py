@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.distil import Distillation, distil
-from emelex_workers.text import secrets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +11,8 @@ from emelex_core.engine.ports import CancelToken, FinishReason
 from emelex_core.errors import Cancelled, OutputRejected
 from emelex_core.events import Event, EventKind, ReasoningPart, TextPart
 from emelex_core.sessions.records import StoredEvent
+from emelex_workers.distil import Distillation, distil
+from emelex_workers.text import secrets
 
 from .conftest import ScriptedEngine, coding_transcript, generation, stored, support_transcript
 

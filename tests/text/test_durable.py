@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from emelex_core.events import Event
 from emelex_workers.text.anchors import AnchorKind, anchors
 from emelex_workers.text.durable import Category, durable
 from emelex_workers.text.lines import spans
-
-from emelex_core.events import Event
 
 from .conftest import stored
 

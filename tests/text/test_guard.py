@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text import grammar, guard
-from emelex_workers.text.guard import Refusal
-from emelex_workers.text.restate import INSTRUCTION
-from emelex_workers.text.tokens import names
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core.engine.ports import FinishReason
+from emelex_workers.text import grammar, guard
+from emelex_workers.text.guard import Refusal
+from emelex_workers.text.restate import INSTRUCTION
+from emelex_workers.text.tokens import names
 
 from .conftest import generation
 

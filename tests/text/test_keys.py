@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text import keys
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core import limits
+from emelex_workers.text import keys
 
 
 @pytest.mark.parametrize(

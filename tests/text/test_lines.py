@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text import lines, secrets
-from emelex_workers.text.lines import Shape, spans
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core.events import Event, EventKind, ReasoningPart, TextPart
+from emelex_workers.text import lines, secrets
+from emelex_workers.text.lines import Shape, spans
 
 from .conftest import stored
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emelex_workers.distil import distil
-from emelex_workers.summarise import summarise
-from emelex_workers.text import guard, secrets
-from emelex_workers.text.restate import INSTRUCTION, Restater, settings_for
 
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.models.load import load_engine
 from emelex_core.models.resolve import resolve_model
+from emelex_workers.distil import distil
+from emelex_workers.summarise import summarise
+from emelex_workers.text import guard, secrets
+from emelex_workers.text.restate import INSTRUCTION, Restater, settings_for
 
 from .conftest import coding_transcript, stored, support_transcript
 from .test_summarise import padded, statement_session

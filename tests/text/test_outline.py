@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from emelex_workers.text import outline
 from emelex_workers.text.lines import plain
 from emelex_workers.text.outline import Line, Outline, Section
-from hypothesis import given
-from hypothesis import strategies as st
 
 LINES = st.builds(
     Line,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from emelex_workers.text.reply import finished_text, parse_candidates
 
 from emelex_core.engine.ports import FinishReason
 from emelex_core.errors import OutputRejected
+from emelex_workers.text.reply import finished_text, parse_candidates
 
 from .conftest import generation
 

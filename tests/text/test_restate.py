@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text import restate
-from emelex_workers.text.restate import Restater
 
 from emelex_core.engine.ports import CancelToken, FinishReason, Generation
 from emelex_core.errors import Cancelled, EngineFailure, OutputRejected, PermanentFailure
+from emelex_workers.text import restate
+from emelex_workers.text.restate import Restater
 
 from .conftest import ScriptedEngine, generation
 

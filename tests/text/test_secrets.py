@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from emelex_workers.text import secrets
 from hypothesis import given
 from hypothesis import strategies as st
+
+from emelex_workers.text import secrets
 
 R = "a8Kd03jQmZ71xLpV5tWc9YbE2nHs6RfU4gTo"  # 36 characters, random by hand; no real credential anywhere below
 HEX = "0f3a9c1b7e5d2846" * 2

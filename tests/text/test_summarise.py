@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from emelex_workers.summarise import SummaryDraft, summarise
-from emelex_workers.text import outline, secrets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ from emelex_core.engine.ports import CancelToken, FinishReason, Generation
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
 from emelex_core.events import AssetRef, Event, EventKind, TextPart
 from emelex_core.sessions.records import StoredEvent
+from emelex_workers.summarise import SummaryDraft, summarise
+from emelex_workers.text import outline, secrets
 
 from .conftest import ScriptedEngine, Writer, coding_transcript, generation, stored, support_transcript
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from emelex_workers.text.tokens import TokenKind, holds, names, quotations, tokens
 from hypothesis import given
 from hypothesis import strategies as st
+
+from emelex_workers.text.tokens import TokenKind, holds, names, quotations, tokens
 
 
 @pytest.mark.parametrize(

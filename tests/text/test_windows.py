@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from emelex_workers.text.windows import source_text, windows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core.events import Event
+from emelex_workers.text.windows import source_text, windows
 
 from .conftest import call, stored
 

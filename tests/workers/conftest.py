@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scripted import turn
 
 from emelex_core import MemoryStore
 from emelex_core.sessions.records import Session
+from scripted import turn
 
 
 @pytest.fixture

@@ -7,6 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from emelex_core import Event, MemoryStore
+from emelex_core.engine.ports import CancelToken, FinishReason, Generation, Request
+from emelex_core.errors import Cancelled, Corrupt, EngineFailure, PermanentFailure, StaleJobLease
+from emelex_core.jobs import reading
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.sessions.records import Session
 from emelex_queue import claims
 from emelex_workers import attempt as attempts
 from emelex_workers.attempt import attempt
@@ -14,13 +21,6 @@ from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.heartbeat import Heartbeat
 from emelex_workers.progress import JobEnded, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, Writer, says
-
-from emelex_core import Event, MemoryStore
-from emelex_core.engine.ports import CancelToken, FinishReason, Generation, Request
-from emelex_core.errors import Cancelled, Corrupt, EngineFailure, PermanentFailure, StaleJobLease
-from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, JobState
-from emelex_core.sessions.records import Session
 
 Talk = Callable[[int], Session]
 

@@ -14,7 +14,7 @@ from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import EmelexError
 from emelex_core.imports.importer import ImportTotals, import_transcripts
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.store import Totals
 from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.engines import ConfiguredEngines

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from emelex_workers.drain import DrainOptions, drain
-from emelex_workers.progress import DrainReport, JobEnded, JobStarted, PlanningNote, WorkEvent
-from scripted import ScriptedEngine, ScriptedSource, python, says
 
 from emelex_core import Event, MemoryStore
 from emelex_core.engine.ports import CancelToken
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.sessions.records import Session
+from emelex_workers.drain import DrainOptions, drain
+from emelex_workers.progress import DrainReport, JobEnded, JobStarted, PlanningNote, WorkEvent
+from scripted import ScriptedEngine, ScriptedSource, python, says
 
 Talk = Callable[[int], Session]
 
@@ -166,7 +166,7 @@ def test_a_killed_worker_does_not_block_other_jobs(home: Path, store: MemoryStor
         """
         import sys
         from emelex_core import MemoryStore
-        from emelex_core.jobs.records import JobKind
+        from emelex_core.jobs.kinds import JobKind
         from emelex_queue import claims
         store = MemoryStore.open(sys.argv[1])
         lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emelex_workers.drain import DrainOptions, drain
-from emelex_workers.engines import ConfiguredEngines, EngineSource
-from emelex_workers.planning import PolicyOverrides
-from emelex_workers.rerun import Difference, reference_of, rerun
-from scripted import ScriptedEngine, ScriptedSource, says, turn
-from stores import edit, rows
 
 from emelex_core import MemoryStore
 from emelex_core.engine.ports import CancelToken, Generation, Request
 from emelex_core.errors import Invalid, NotFound, StorageReadOnly
 from emelex_core.home import Home
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import Job, JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.jobs.records import Job
 from emelex_core.sessions.records import Session
+from emelex_workers.drain import DrainOptions, drain
+from emelex_workers.engines import ConfiguredEngines, EngineSource
+from emelex_workers.overrides import PolicyOverrides
+from emelex_workers.rerun import Difference, reference_of, rerun
+from scripted import ScriptedEngine, ScriptedSource, says, turn
+from stores import edit, rows
 
 Talk = Callable[[int], Session]
 DATABASE = ("jobs", "events", "sessions", "knowledge", "knowledge_versions", "knowledge_proposals", "job_records")

@@ -2,7 +2,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from multiprocessing.context import ForkContext, ForkProcess
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from huey.api import Huey
 

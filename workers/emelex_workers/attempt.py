@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import time
 
-from emelex_queue.lease import JobLease, bounded
-
 from emelex_core import faults, limits
 from emelex_core.db.patience import patiently
 from emelex_core.engine.ports import CancelToken, ChatEngine
@@ -28,8 +26,9 @@ from emelex_core.errors import (
     StaleJobLease,
     Storage,
 )
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
 from emelex_core.store import MemoryStore
+from emelex_queue.lease import JobLease, bounded
 from emelex_workers.compaction import compact
 from emelex_workers.distillation import distill
 from emelex_workers.heartbeat import Cause, Heartbeat

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from emelex_queue.records import ClaimedJob
-
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
@@ -21,6 +19,7 @@ from emelex_core.sessions import append, pages
 from emelex_core.sessions.append import Tail
 from emelex_core.sessions.records import StoredEvent
 from emelex_core.store import MemoryStore
+from emelex_queue.records import ClaimedJob
 from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult, Made, ran, result_digest
 from emelex_workers.summarise import summarise

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any, Final, cast
 
 import orjson
-from emelex_queue.records import ClaimedJob
 
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
@@ -21,6 +20,7 @@ from emelex_core.knowledge import recall
 from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.sessions import pages
 from emelex_core.store import MemoryStore
+from emelex_queue.records import ClaimedJob
 from emelex_workers.distil import Candidate, distil
 from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult, Made, ran, result_digest

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from emelex_core.engine.endpoint import EndpointConfig
-from emelex_core.engine.ports import ChatEngine
-from emelex_core.models.capabilities import Capabilities
-from emelex_core.models.load import Tokenizer, evidence, load_engine, load_tokenizer
-from emelex_core.models.resolve import ResolvedModel, resolve_model
-from emelex_workers.fitness import require_fit
-
 if TYPE_CHECKING:
     from emelex_core.config import Config
+    from emelex_core.engine.endpoint import EndpointConfig
+    from emelex_core.engine.ports import ChatEngine
     from emelex_core.home import Home
+    from emelex_core.models.capabilities import Capabilities
+    from emelex_core.models.load import Tokenizer
+    from emelex_core.models.resolve import ResolvedModel
 
 CONTEXT_TOKENS_UNSTATED: Final = 4_096
 """Taken for a model file that does not state its context."""
@@ -66,15 +64,23 @@ class ConfiguredEngines:
 
     def tokenizer(self) -> Tokenizer:
         """Load the tokenizer alone; the caller closes it."""
+        from emelex_core.models.load import load_tokenizer
+
         return load_tokenizer(self._fit()[0])
 
     def load(self) -> ChatEngine:
         """Load the model; the caller closes it."""
+        from emelex_core.models.load import load_engine
+
         return load_engine(self._fit()[0], threads=self.threads)
 
     def _fit(self) -> tuple[ResolvedModel, Capabilities]:
         """The model that the reference names, and what it can do; one that cannot do the work is refused."""
         if self._found is None:
+            from emelex_core.models.load import evidence
+            from emelex_core.models.resolve import resolve_model
+            from emelex_workers.fitness import require_fit
+
             resolved = resolve_model(self.reference, models_dir=self.models_directory, endpoints=self.endpoints)
             able = evidence(resolved)
             require_fit(self.reference, able)

@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from enum import StrEnum
 from typing import Final, Self
 
-from emelex_queue.lease import JobLease
-
 from emelex_core import limits
 from emelex_core.db.database import Database
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import EmelexError, SessionBusy, Storage
+from emelex_queue.lease import JobLease
 
 _LOOK_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05

@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from emelex_queue import claims
 from huey import crontab
 
 from emelex_core.engine.ports import CancelToken
@@ -31,6 +30,7 @@ from emelex_core.home import open_private
 from emelex_core.retention import slots
 from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
 from emelex_core.store import MemoryStore
+from emelex_queue import claims
 
 SCHEDULE: Final = "17 3 * * *"
 """When a pool maintains its store: once a day, at night, UTC."""

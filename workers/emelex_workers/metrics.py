@@ -25,7 +25,8 @@ from typing import Final
 
 from emelex_core.errors import Storage
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import JobKind, QueueDepth
+from emelex_core.jobs.kinds import JobKind
+from emelex_core.jobs.records import QueueDepth
 from emelex_core.retention.upkeep import log_bytes
 from emelex_core.store import MemoryStore
 from emelex_workers.pool_events import JobLost, LostCounted, PoolEvent

@@ -7,7 +7,6 @@ with fewer bytes than the trigger has tokens cannot be due and is not read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, cast
 
 from emelex_core.compaction_policy import CompactionPlan, CompactionPolicy, TurnSize
@@ -21,30 +20,11 @@ from emelex_core.sessions.messages import model_text
 from emelex_core.sessions.records import Session, StoredEvent
 from emelex_core.store import MemoryStore
 from emelex_workers.engines import EngineSource
+from emelex_workers.overrides import PolicyOverrides
 from emelex_workers.progress import Listener, PlanningNote
 
 SESSIONS: Final = load("emelex_core", "sessions")
 JOBS: Final = load("emelex_core", "jobs")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyOverrides:
-    """What a configuration says of the policy; None stands for the default, and for the context, the model's own."""
-
-    context_tokens: int | None = None
-    trigger_percent: int | None = None
-    target_percent: int | None = None
-    keep_turns: int | None = None
-
-    def policy(self, engines: EngineSource) -> CompactionPolicy:
-        """The policy for one model. Raises: Invalid for percentages or turns out of range."""
-        stated = {
-            "trigger_percent": self.trigger_percent,
-            "target_percent": self.target_percent,
-            "keep_turns": self.keep_turns,
-        }
-        chosen = {name: value for name, value in stated.items() if value is not None}
-        return CompactionPolicy(context_tokens=self.context_tokens or engines.context_tokens(), **chosen)
 
 
 def plan_due(
@@ -60,6 +40,10 @@ def plan_due(
     if not _grown(store, trigger_tokens=0, session_id=session_id):
         return 0
     policy = overrides.policy(engines)
+    with store.database.write() as transaction:
+        transaction.run(
+            SESSIONS["mark_small_planned"], {"trigger_tokens": policy.trigger_tokens, "session_id": session_id}
+        )
     due = _grown(store, trigger_tokens=policy.trigger_tokens, session_id=session_id)
     if not due:
         return 0

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from emelex_queue.huey_storage import IdentitySerializer, JobTableStorage
 from huey import Huey
 
 from emelex_core import clock as clocks
@@ -27,10 +26,11 @@ from emelex_core.errors import UsageError
 from emelex_core.home import Home
 from emelex_core.models.resolve import resolve_model
 from emelex_core.store import MemoryStore
+from emelex_queue.huey_storage import IdentitySerializer, JobTableStorage
 from emelex_workers import pool_size, recycle, respawn
 from emelex_workers.engines import EngineSource, configured_engines
 from emelex_workers.maintain import check_schedule
-from emelex_workers.planning import PolicyOverrides
+from emelex_workers.overrides import PolicyOverrides
 from emelex_workers.pool_child import PoolPlan
 from emelex_workers.pool_consumer import Listener, PoolConsumer
 from emelex_workers.pool_events import PoolStarted

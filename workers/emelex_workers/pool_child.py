@@ -25,7 +25,7 @@ from emelex_core.home import Home
 from emelex_core.store import MemoryStore
 from emelex_workers.engines import EngineSource
 from emelex_workers.latch import Latch
-from emelex_workers.planning import PolicyOverrides
+from emelex_workers.overrides import PolicyOverrides
 from emelex_workers.pool_events import Channel, WorkerFault
 from emelex_workers.slate import Slate
 from emelex_workers.tether import Tether

@@ -26,13 +26,13 @@ from multiprocessing.context import ForkProcess
 from types import FrameType
 from typing import Final, TypeAlias, cast
 
-from emelex_queue import deaths
-from emelex_queue.huey_storage import JobTableStorage
 from huey import Huey
 from huey.consumer import BaseProcess, Consumer, ConsumerStopped, ProcessEnvironment, Scheduler, Worker
 
 from emelex_core.errors import Invalid, Storage
 from emelex_core.store import MemoryStore
+from emelex_queue import deaths
+from emelex_queue.huey_storage import JobTableStorage
 from emelex_workers.latch import Latch
 from emelex_workers.pool_child import Child, Lines, Living, PoolPlan, live
 from emelex_workers.pool_events import Channel, Death, PoolEvent, PoolStopping, WorkerEnded, WorkerStarted
@@ -49,6 +49,7 @@ KILL_SECONDS: Final = 2.0
 HARD_SECONDS: Final = 1.0
 """After a second signal."""
 _IDLE_SECONDS: Final = 1.0
+_GATHER_SECONDS: Final = 0.01
 _SHUTDOWN_LOOK_SECONDS: Final = 0.05
 _SCHEDULER: Final = "Scheduler"
 
@@ -134,7 +135,9 @@ class PoolConsumer(Consumer):
 
     def loop(self, health_check_ts: float | None = None) -> float | None:
         """One round: wait for news, tell it, bury the dead, fill their seats."""
-        self._wait_for_news(self._seconds_to_next_respawn(), self._lines.stop)
+        self._wait_for_news(self._seconds_to_next_respawn(), self._lines.stop.fileno(), self._lines.events.fileno())
+        # What is told is told together: a parent that woke up for each event would take its workers' time.
+        self._wait_for_news(_GATHER_SECONDS, self._lines.stop.fileno())
         self._hear()
         if self.stop_flag.is_set() or self._listener_error is not None:
             raise ConsumerStopped
@@ -215,9 +218,9 @@ class PoolConsumer(Consumer):
         waits = [max(0.0, seat.due_at - now) for seat in self._seats.values() if seat.due_at is not None]
         return min([*waits, _IDLE_SECONDS])
 
-    def _wait_for_news(self, seconds: float, *flags: Latch) -> None:
+    def _wait_for_news(self, seconds: float, *descriptors: int) -> None:
         sentinels = [seat.process.sentinel for seat in self._seats.values() if seat.process is not None and seat.pid]
-        wait([self._lines.events.fileno(), *(flag.fileno() for flag in flags), *sentinels], seconds)
+        wait([*descriptors, *sentinels], seconds)
 
     def _hear(self) -> None:
         for sender, event in self._lines.events.receive_events():
@@ -269,7 +272,7 @@ class PoolConsumer(Consumer):
             if time.monotonic() >= kill_at or len(self._signals) > 2:
                 for seat in self._seats.values():
                     seat.kill()
-            self._wait_for_news(_SHUTDOWN_LOOK_SECONDS)
+            self._wait_for_news(_SHUTDOWN_LOOK_SECONDS, self._lines.events.fileno())
             self._hear()
             for seat in [seat for seat in self._seats.values() if seat.over]:
                 ended, work = seat.bury()

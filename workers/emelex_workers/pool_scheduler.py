@@ -12,13 +12,13 @@ from datetime import datetime
 from multiprocessing.connection import wait
 from typing import Final
 
-from emelex_queue import claims, deaths
 from huey import Huey
 from huey.consumer import Scheduler
 
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
 from emelex_core.errors import EmelexError, StorageBusy
+from emelex_queue import claims, deaths
 from emelex_workers.maintain import Keeper
 from emelex_workers.pool_child import Child, Lines
 from emelex_workers.pool_events import Death, LostCounted, WorkerFault

@@ -20,14 +20,14 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Final
 
-from emelex_queue.huey_storage import JobTableStorage
-from emelex_queue.lease import JobLease
-from emelex_queue.turns import Turns
 from huey import Huey
 from huey.consumer import Worker, WorkerRecycle
 
 from emelex_core.errors import Cancelled, StaleJobLease
-from emelex_core.jobs.records import JobKind
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue.huey_storage import JobTableStorage
+from emelex_queue.lease import JobLease
+from emelex_queue.turns import Turns
 from emelex_workers import planning
 from emelex_workers.attempt import attempt
 from emelex_workers.planning_lock import PlanningLock

@@ -5,7 +5,9 @@ What counts is private memory. Pages of a mapped model are shared by all workers
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import psutil
@@ -18,8 +20,14 @@ GROWTH_BYTES_MAX: Final = 512 * limits.MIB
 
 def private_bytes() -> int:
     """Resident memory of this process that it shares with nobody, in bytes; all of it where the system cannot tell."""
-    memory = psutil.Process().memory_info()
+    memory = _this_process(os.getpid()).memory_info()
     return int(memory.rss) - int(getattr(memory, "shared", 0))
+
+
+@cache
+def _this_process(pid: int) -> psutil.Process:
+    """Making one reads several files; after a fork it is another one."""
+    return psutil.Process(pid)
 
 
 class MemoryGuard:

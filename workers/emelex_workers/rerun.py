@@ -15,15 +15,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from emelex_queue.records import ClaimedJob
-
 from emelex_core.db.database import Value
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.errors import Corrupt, Invalid
 from emelex_core.jobs import reading
-from emelex_core.jobs.records import Job, JobKind, JobState
+from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.jobs.records import Job
 from emelex_core.store import MemoryStore
+from emelex_queue.records import ClaimedJob
 from emelex_workers import compaction, distillation
 from emelex_workers.compaction import Before
 from emelex_workers.engines import EngineSource

@@ -1,0 +1,32 @@
+"""What a configuration says of the compaction policy, before a model's own window is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from emelex_core.compaction_policy import CompactionPolicy
+    from emelex_workers.engines import EngineSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOverrides:
+    """None stands for the default, and for the context, the model's own."""
+
+    context_tokens: int | None = None
+    trigger_percent: int | None = None
+    target_percent: int | None = None
+    keep_turns: int | None = None
+
+    def policy(self, engines: EngineSource) -> CompactionPolicy:
+        """The policy for one model. Raises: Invalid for percentages or turns out of range."""
+        from emelex_core.compaction_policy import CompactionPolicy
+
+        stated = {
+            "trigger_percent": self.trigger_percent,
+            "target_percent": self.target_percent,
+            "keep_turns": self.keep_turns,
+        }
+        chosen = {name: value for name, value in stated.items() if value is not None}
+        return CompactionPolicy(context_tokens=self.context_tokens or engines.context_tokens(), **chosen)
