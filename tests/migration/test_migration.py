@@ -180,7 +180,7 @@ def test_a_bad_migration_is_rolled_back_whole(
     before = _ddl(home.database)
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, (schema.CURRENT + 1, "9999_bad")))
     monkeypatch.setattr(schema, "CURRENT", schema.CURRENT + 1)
-    monkeypatch.setattr(schema.resources, "files", lambda package: tmp_path / "package")
+    monkeypatch.setattr(schema, "package_directory", lambda package: tmp_path / "package")
     with pytest.raises((expected, Corrupt)):
         MemoryStore.open(home.root)
     assert _ddl(home.database) == before

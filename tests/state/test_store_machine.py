@@ -485,7 +485,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=50,
+    max_examples=30,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,
