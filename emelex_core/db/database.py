@@ -133,7 +133,7 @@ class Database:
             with self._span("BEGIN IMMEDIATE", limits.BUSY_WAIT_DROP_MS) as transaction:
                 transaction.run(statement, parameters)
                 if self._connection.has_moved():
-                    return False
+                    raise self._moved()
                 self._connection.raw.execute("COMMIT")
         except (EmelexError, RuntimeError):
             return False

@@ -23,6 +23,7 @@ from emelex_core.errors import Corrupt, EmelexError, SessionBusy, StaleJobLease
 from emelex_core.sessions import pages
 from emelex_queue.backoff import backoff_ms, is_terminal
 from emelex_queue.records import ClaimedJob
+from emelex_queue.states import Verb
 
 SQL: Final = load("emelex_queue", "jobs")
 _KEY: Final = object()
@@ -75,7 +76,7 @@ class JobLease:
             self._require_source(transaction)
             now = self._clock()
             if not transaction.run(SQL["complete"], {**self._holder(), "now": now}):
-                raise self._stale("complete")
+                raise self._stale(Verb.COMPLETE)
             transaction.run(SQL["add_record"], {"id": self.job.id, "record": data, "now": now})
             apply(transaction)
             faults.reach("job.settling")
@@ -99,7 +100,7 @@ class JobLease:
                 now=self._clock(),
             )
             if retry_at == LOST:
-                raise self._stale("fail")
+                raise self._stale(Verb.FAIL)
         self._token = b""
         return retry_at
 
@@ -109,7 +110,7 @@ class JobLease:
             return
         with self._database.write() as transaction:
             if not transaction.run(SQL["release"], self._holder()):
-                raise self._stale("release")
+                raise self._stale(Verb.RELEASE)
         self._token = b""
 
     def __enter__(self) -> Self:
