@@ -25,6 +25,7 @@ MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (7, "0007_baseline"),
     (8, "0008_queue_pauses"),
     (9, "0009_maintenance"),
+    (10, "0010_made_by"),
 )
 """Number and file of each migration, contiguous. 1 to 6 were Emelex 1.x."""
 

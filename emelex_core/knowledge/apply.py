@@ -89,6 +89,7 @@ def _add_version(transaction: Transaction, row: int, version: int, candidate: Up
             "first_sequence": source.first_sequence,
             "last_sequence": source.last_sequence,
             "sha256": source.sha256,
+            "made_by": source.made_by,
             **_fields(candidate, source, now),
         },
     )

@@ -27,13 +27,14 @@ class Upsert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Which job read which events of which Session."""
+    """Which job read which events of which Session, and what made its candidates, as canonical JSON."""
 
     job_id: str
     session_id: str
     first_sequence: int
     last_sequence: int
     sha256: str
+    made_by: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

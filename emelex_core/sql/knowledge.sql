@@ -29,9 +29,9 @@ UPDATE knowledge
 -- name: add_version
 INSERT INTO knowledge_versions (knowledge_row, version, content, confidence, origin, source_session_id, source_session_uuid,
                                 source_first_sequence, source_last_sequence, source_sha256, evidence_event_id,
-                                evidence_sequence, evidence_speaker, evidence_quote, job_id, created_at)
+                                evidence_sequence, evidence_speaker, evidence_quote, job_id, made_by, created_at)
 VALUES (:row, :version, :content, :confidence, 'distillation', :session_id, :session_id,
-        :first_sequence, :last_sequence, :sha256, :event_id, :sequence, :speaker, :quote, :job_id, :now);
+        :first_sequence, :last_sequence, :sha256, :event_id, :sequence, :speaker, :quote, :job_id, :made_by, :now);
 
 -- name: propose
 INSERT INTO knowledge_proposals (workspace_id, key, content, confidence, reason, session_uuid, evidence_event_id,

@@ -19,6 +19,7 @@ from typing import Final
 import apsw
 
 from emelex_core import Event, MemoryStore, limits
+from emelex_core.db.statements import load
 from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
 from emelex_queue.lease import SQL
@@ -27,6 +28,7 @@ PAIRS: Final = 300
 CLAIMS: Final = 200
 SIZES: Final = (1_000, 100_000, 1_000_000)
 KIND: Final = JobKind.DISTILLATION
+EVENTS: Final = load("emelex_core", "events")
 
 FILL = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
@@ -128,12 +130,16 @@ def raw_claim(raw: apsw.Connection, store: MemoryStore) -> tuple[object, ...]:
 
 
 def raw_pair(raw: apsw.Connection, store: MemoryStore) -> None:
-    """The statements of a claim and of a completion, without what proves the source."""
+    """The statements of a claim and of a completion, also those that look whether the source is as it was."""
     raw.execute("BEGIN IMMEDIATE")
-    job_id = raw_claim(raw, store)[0]
+    job_id, _, session_id, *_ = raw_claim(raw, store)
     raw.execute("COMMIT")
     raw.execute("BEGIN IMMEDIATE")
     now = store.clock()
+    raw.execute(SQL["session_is_live"], {"session_id": session_id, "now": now}).fetchall()
+    for _ in ("first", "last"):
+        raw.execute(EVENTS["at"], {"session_id": session_id, "sequence": 1}).fetchall()
+    raw.execute(EVENTS["page"], {"session_id": session_id, "after": 0, "through": 1, "limit": -1}).fetchall()
     raw.execute(SQL["complete"], {"id": job_id, "token": b"x" * 16, "now": now})
     raw.execute(SQL["add_record"], {"id": job_id, "record": b"{}", "now": now})
     raw.execute("COMMIT")

@@ -14,17 +14,22 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import apsw
 import orjson
 
-from emelex_core import Event, MemoryStore
+from emelex_core import Event, MemoryStore, limits
+from emelex_core.clock import system_clock
 from emelex_core.db.connection import connect
+from emelex_core.db.statements import load
 from emelex_core.home import Home
+from emelex_core.sessions import append
+from emelex_core.sessions.append import Batch, Tail
 
+SESSIONS: Final = load("emelex_core", "sessions")
 APPENDS: Final = 400
 TEXT: Final = "x" * 1_024
 REPLAY_EVENTS: Final = 100_000
@@ -44,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="emelex-bench-") as directory:
         place = Path(directory)
         place.chmod(0o700)
-        for bench in (append_turn, replay_history, open_store):
+        for bench in (append_turn, append_same_rows, replay_history, open_store):
             report(bench.__name__, **bench(place))
 
 
@@ -66,6 +71,45 @@ def append_turn(place: Path) -> dict[str, float]:
             ours, bare = alternate(lambda: lease.append_turn(turn), write, APPENDS)
         raw.close()
     return compare(ours, bare)
+
+
+def append_same_rows(place: Path) -> dict[str, float]:
+    """The same turn, against the same rows through the same statements on a raw connection: what our code adds."""
+    with MemoryStore.open(place / "rows", create=True) as store:
+        ours_session, raw_session = (store.start_session(place, title="bench") for _ in range(2))
+        raw = apsw.Connection(str(store.database.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        raw.pragma("synchronous", "EXTRA")
+        raw.pragma("foreign_keys", "ON")
+        raw.pragma("wal_autocheckpoint", 2_000)
+        turn = [Event.user(TEXT), Event.assistant(TEXT)]
+        with store.claim_session(ours_session.id, place) as lease, store.claim_session(raw_session.id, place) as other:
+            (row,) = raw.execute("SELECT chain, lease_token FROM sessions WHERE id = ?", (raw_session.id,)).fetchall()
+            batches = laid_out(raw_session.id, row[0], turn)
+
+            def write() -> None:
+                before, batch = next(batches)
+                raw.execute("BEGIN IMMEDIATE")
+                values = {"id": raw_session.id, "token": row[1], "cursor": before, "last_sequence": batch.tail.sequence}
+                values |= {"chain": batch.tail.chain, "bytes": batch.bytes, "now": store.clock()}
+                raw.execute(SESSIONS["advance"], {**values, "lease_ms": limits.LEASE_MS})
+                raw.executemany(append.SQL["add"], batch.rows)
+                raw.execute("COMMIT")
+
+            ours, bare = alternate(lambda: lease.append_turn(turn), write, APPENDS)
+            other.replay()
+        raw.close()
+    return compare(ours, bare)
+
+
+def laid_out(session_id: str, chain: bytes, turn: list[Event]) -> Iterator[tuple[int, Batch]]:
+    """Rows laid out in advance, so that the raw side has nothing to do but to write them."""
+    tail = Tail(sequence=0, chain=chain)
+    ready: list[tuple[int, Batch]] = []
+    for _ in range(APPENDS + 1):
+        batch = append.lay_out(session_id, tail, [append.prepare(turn)], now=system_clock())
+        ready.append((tail.sequence, batch))
+        tail = batch.tail
+    return iter(ready)
 
 
 def replay_history(place: Path) -> dict[str, float]:

@@ -81,7 +81,9 @@ def learn(store: MemoryStore, talk: Callable[..., Session]) -> Callable[..., Non
             confidence=0.9,
             evidence=Evidence(event_id=event.id, sequence=1, speaker="user", quote="Weigh"),
         )
-        source = Source(job_id=job, session_id=session.id, first_sequence=1, last_sequence=2, sha256="0" * 64)
+        source = Source(
+            job_id=job, session_id=session.id, first_sequence=1, last_sequence=2, sha256="0" * 64, made_by=b"{}"
+        )
         with store.database.write() as transaction:
             apply.apply(transaction, session.workspace_id, [entry], source=source, now=store.clock())
 

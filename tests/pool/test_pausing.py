@@ -24,7 +24,7 @@ from scripted import ScriptedEngine, ScriptedSource
 from stores import ManualClock, rows, sound
 
 Pools = Callable[..., Pool]
-GOLDEN = Path(__file__).parent / "golden" / "schema-0007.sqlite3.gz"
+GOLDEN = Path(__file__).parents[1] / "migration" / "golden" / "schema-0007.sqlite3.gz"
 
 
 def test_a_paused_kind_is_not_claimed_by_anybody(store: MemoryStore, workspace: Path) -> None:

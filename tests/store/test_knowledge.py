@@ -40,6 +40,7 @@ def _complete(store: MemoryStore, job: JobLease, candidates: Sequence[Upsert]) -
     applied: list[Applied] = []
     workspace_id = store.get_session(job.job.session_id).workspace_id
     source = Source(
+        made_by=b"{}",
         job_id=job.job.id,
         session_id=job.job.session_id,
         first_sequence=1,

@@ -97,6 +97,7 @@ def learn(store: MemoryStore) -> Callable[..., None]:
             first_sequence=1,
             last_sequence=job.source.through_sequence,
             sha256=job.source.source_sha256,
+            made_by=b"{}",
         )
 
         def write(transaction: Any) -> None:

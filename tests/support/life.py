@@ -161,6 +161,7 @@ class Life:
             first_sequence=1,
             last_sequence=job.source.through_sequence,
             sha256=job.source.source_sha256,
+            made_by=b"{}",
         )
         intended = self._intend()
         intended.jobs[job.id] = ("completed", job.failure_count)

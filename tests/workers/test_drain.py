@@ -203,3 +203,19 @@ def test_the_report_is_what_the_contract_says(store: MemoryStore, talk: Talk) ->
     )
     assert report.knowledge_candidates == len(store.list_knowledge(None))
     assert (report.retries_scheduled, report.failed_jobs, report.released_jobs) == (0, 0, 0)
+
+
+def test_knowledge_keeps_what_made_it_when_its_session_is_gone(store: MemoryStore, talk: Talk) -> None:
+    """Issue 4, item 6, and behaviour 141: the record outlives the job and the Session."""
+    session = talk(2)
+    work(store)
+    (before, *_) = store.list_knowledge(None)
+    store.delete_session(session.id)
+    with store.database.read() as transaction:
+        found = transaction.all("SELECT job_id, source_session_id, made_by FROM knowledge_versions")
+    assert found
+    for job_id, source, made_by in found:
+        assert (job_id, source) == (before.job_id, None)
+        assert isinstance(made_by, bytes)
+        record = json.loads(made_by)
+        assert (record["model_snapshot"], record["wording"]["prompt_version"]) == ("scripted@1", "restate-1")

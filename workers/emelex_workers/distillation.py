@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from emelex_core import codec, limits
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
@@ -26,6 +27,7 @@ from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult, Made, ran, result_digest
 
 JOBS: Final = load("emelex_core", "jobs")
+_MADE_BY_BYTES_MAX: Final = 64 * limits.KIB
 EXISTING_KEYS_MAX: Final = 4_096
 """Active entries that a distillation is held against; the newest come first."""
 
@@ -49,6 +51,7 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
         first_sequence=min(watermark + 1, through),
         last_sequence=through,
         sha256=job.source.source_sha256,
+        made_by=codec.encode(made.record, what="record of the distillation", bytes_max=_MADE_BY_BYTES_MAX),
     )
 
     def apply(transaction: Transaction) -> None:
