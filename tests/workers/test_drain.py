@@ -19,6 +19,7 @@ from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.sessions.records import Session
 from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.progress import DrainReport, JobEnded, JobStarted, PlanningNote, WorkEvent
+from emelex_workers.text import restate
 from scripted import ScriptedEngine, ScriptedSource, python, says
 
 Talk = Callable[[int], Session]
@@ -218,4 +219,4 @@ def test_knowledge_keeps_what_made_it_when_its_session_is_gone(store: MemoryStor
         assert (job_id, source) == (before.job_id, None)
         assert isinstance(made_by, bytes)
         record = json.loads(made_by)
-        assert (record["model_snapshot"], record["wording"]["prompt_version"]) == ("scripted@1", "restate-1")
+        assert (record["model_snapshot"], record["wording"]["prompt_version"]) == ("scripted@1", restate.PROMPT_VERSION)
