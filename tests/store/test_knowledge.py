@@ -46,7 +46,6 @@ def _complete(store: MemoryStore, job: JobLease, candidates: Sequence[Upsert]) -
         first_sequence=1,
         last_sequence=job.job.source.through_sequence,
         sha256=job.job.source.source_sha256,
-        made_by=b'{"model":"m"}',
     )
 
     def write(transaction: Any) -> None:
