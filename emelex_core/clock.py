@@ -1,4 +1,8 @@
-"""The one place that reads the wall clock (house habit 12). Instants are integer milliseconds since the epoch, UTC."""
+"""The clock that is passed around (house habit 12). Instants are integer milliseconds since the epoch, UTC.
+
+Whatever is stored or compared as an instant comes from a `Clock`. Beside it only `ids` reads the wall clock, for the
+stamp of an id, which is never read back.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from emelex_core import limits
+
 Clock: TypeAlias = Callable[[], int]
 """Returns the current instant in milliseconds since the epoch, UTC."""
 
@@ -14,6 +20,16 @@ Clock: TypeAlias = Callable[[], int]
 def system_clock() -> int:
     """Return the wall clock's instant in milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000
+
+
+def touched_at(before: int, now: int) -> int:
+    """The instant of activity that follows `before`: later than it, and not before `now`.
+
+    One that a clock which was wrong had put far ahead comes down to `now` (behaviour 182).
+    """
+    if now >= limits.CLOCK_MS_MIN and before > now + limits.CLOCK_AHEAD_MS_MAX:
+        return now
+    return max(before + 1, now)
 
 
 def iso(instant_ms: int | None) -> str | None:

@@ -6,7 +6,8 @@ Flags come last and are the command line's business. The module owns these invar
 - Each value knows where it came from (`Config.origins`).
 - The Home's file is the user's own: it is read only when nobody else can write it.
 - A project's file may only take authority away. Numbers it may move in one direction, switches it may only turn off,
-  models it may only choose among those on this machine; endpoints, which send text elsewhere, it may not name at all.
+  models it may only choose among those on this machine; endpoints, which send text elsewhere, it may not name at all,
+  nor how long a store keeps things.
 """
 
 from __future__ import annotations
@@ -80,6 +81,14 @@ class Distillation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """`[retention]`: for how many days unused Sessions and Knowledge are kept; None is the default of who maintains."""
+
+    sessions_days: int | None
+    knowledge_days: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The configuration in effect. `origins` maps each dotted key to `default`, `environment` or a file's path."""
 
@@ -87,6 +96,7 @@ class Config:
     worker: Worker
     compaction: Compaction
     distillation: Distillation
+    retention: Retention
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def values(self) -> Iterator[tuple[str, Plain | None]]:
@@ -129,11 +139,20 @@ def variable(key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What one key accepts: its default, how a value of it is checked, and what a project may make of it."""
+    """What one key accepts: its default, how a value of it is checked, and what a project may make of it.
+
+    `unset` is what a default of None stands for, where that is known without a model.
+    """
 
     default: Plain | None
     check: Callable[[Any], str | None]
     stricter: Stricter
+    unset: Plain | None = None
+
+    @property
+    def in_effect(self) -> Plain | None:
+        """The value that holds when nobody states one; None when the model decides."""
+        return self.unset if self.default is None else self.default
 
 
 def _integer(least: int, most: int) -> Callable[[Any], str | None]:
@@ -162,15 +181,23 @@ def _number(value: Any) -> str | None:
 
 
 def _lower(user: Any, project: Any) -> Any:
+    # Only the context is unknown here: it is the model's own, above which the policy never goes.
     return project if user is None else min(user, project)
 
 
 def _higher(user: Any, project: Any) -> Any:
-    return project if user is None else max(user, project)
+    return max(user, project)
 
 
 def _off(user: Any, project: Any) -> Any:
     return user and project
+
+
+def _not_a_projects(user: Any, project: Any) -> Any:
+    del user, project
+    raise Refused(
+        "a project may not say how long a store keeps what all projects share", hint="the Home's config.toml may"
+    )
 
 
 def _local_model(user: Any, project: Any) -> Any:
@@ -190,12 +217,25 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         "worker.nice": Key(default=10, check=_integer(0, _NICE_MAX), stricter=_higher),
         "worker.chunking": Key(default=True, check=_switch, stricter=_off),
         "compaction.context_tokens": Key(default=None, check=_integer(1, _CONTEXT_TOKENS_MAX), stricter=_lower),
-        "compaction.trigger_percent": Key(default=None, check=_integer(2, 100), stricter=_higher),
-        "compaction.target_percent": Key(default=None, check=_integer(1, 99), stricter=_higher),
+        "compaction.trigger_percent": Key(
+            default=None, check=_integer(2, 100), stricter=_higher, unset=limits.COMPACTION_TRIGGER_PERCENT
+        ),
+        "compaction.target_percent": Key(
+            default=None, check=_integer(1, 99), stricter=_higher, unset=limits.COMPACTION_TARGET_PERCENT
+        ),
         "compaction.keep_turns": Key(
-            default=None, check=_integer(1, limits.COMPACTION_KEEP_TURNS_MAX), stricter=_higher
+            default=None,
+            check=_integer(1, limits.COMPACTION_KEEP_TURNS_MAX),
+            stricter=_higher,
+            unset=limits.COMPACTION_KEEP_TURNS,
         ),
         "distillation.enabled": Key(default=True, check=_switch, stricter=_off),
+        "retention.sessions_days": Key(
+            default=None, check=_integer(1, limits.RETENTION_DAYS_MAX), stricter=_not_a_projects
+        ),
+        "retention.knowledge_days": Key(
+            default=None, check=_integer(1, limits.RETENTION_DAYS_MAX), stricter=_not_a_projects
+        ),
     }
 )
 """Every plain key. A project lowers threads and context, raises niceness, percentages and kept turns, and turns off."""
@@ -244,11 +284,13 @@ class _Layers:
             )
         for key, value in _flat(tables, origin):
             _require(KEYS[key].check, key, value, origin)
+            stated = self._values[key]
+            before = KEYS[key].in_effect if stated is None else stated
             try:
-                chosen = KEYS[key].stricter(self._values[key], value)
+                chosen = KEYS[key].stricter(before, value)
             except Refused as error:
                 raise Refused(f"{origin}: {key}: {error.message}", hint=error.hint) from None
-            if chosen != self._values[key]:
+            if chosen != before:
                 self._values[key], self._origins[key] = chosen, origin
 
     def take_environment(self, environment: Mapping[str, str]) -> None:
@@ -278,6 +320,7 @@ class _Layers:
             worker=Worker(**tables["worker"]),
             compaction=Compaction(**tables["compaction"]),
             distillation=Distillation(**tables["distillation"]),
+            retention=Retention(**tables["retention"]),
             origins=MappingProxyType(self._origins),
         )
 

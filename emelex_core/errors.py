@@ -32,7 +32,8 @@
             └── ModelUnusable       the model file or endpoint is missing, altered or unfit
                 └── ModelSnapshotInvalid   an installed model is gone, or is not what was installed
 
-Facts are attributes, never only words in a message; `EXIT_CODES` maps the tree to the contract's exit codes.
+Facts are attributes, never only words in a message; `exit_code` of each class is the contract's exit code. A module may
+derive a class of its own for what it catches itself; outside, `kind` names the member of this tree that it is.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ class EmelexError(Exception):
     """Base of the tree. `hint` is one sentence on what to do next, or None."""
 
     exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "EmelexError"
+    """The class's name, or that of the nearest class of this tree: what those who read errors as data are told."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            cls.kind = cls.__name__
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

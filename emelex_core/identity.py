@@ -18,13 +18,13 @@ from typing import Final
 from emelex_core import codec
 from emelex_core.errors import Invalid, WorkspaceMismatch
 
-_STATX_BTIME: Final = 0x800
 _AT_FDCWD: Final = -100
 _STATX_BYTES: Final = 256
-_MASK: Final = struct.Struct("=I")
-_BTIME: Final = struct.Struct("=qI")
-_BTIME_OFFSET: Final = 80
-"""Offset of `stx_btime` (int64 seconds, uint32 nanoseconds) in `struct statx`, from linux/stat.h."""
+_STATX_BTIME: Final = 0x800
+_STATX_WANTED: Final = 0x1 | 0x100 | _STATX_BTIME
+"""Type, inode and birth time; the device is always there."""
+_STATX: Final = struct.Struct("=I24xH2xQ40xqI44xII")
+"""`struct statx` of linux/stat.h: stx_mask, stx_mode (28), stx_ino (32), stx_btime (80), stx_dev_major and _minor (136)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +69,14 @@ def inspect(directory: str | os.PathLike[str]) -> Workspace:
 
 
 def read_identity(path: str) -> Identity:
-    """Read a directory's identity without following a final link's change of mind: one `stat`, one `statx`.
+    """Read the identity of what a path leads to: one system call where the system has statx(2).
 
     Raises: OSError as `stat` does, NotADirectoryError when it is no directory.
     """
-    status = os.stat(path)  # noqa: PTH116 - paths are text here, as they are compared and stored
-    if not stat.S_ISDIR(status.st_mode):
+    mode, device, inode, birth_ns = _look(path)
+    if not stat.S_ISDIR(mode):
         raise NotADirectoryError(path)
-    return Identity(device=_signed(status.st_dev), inode=_signed(status.st_ino), birth_ns=_birth_ns(path, status))
+    return Identity(device=_signed(device), inode=_signed(inode), birth_ns=birth_ns)
 
 
 def require_same(path: str, expected: Identity) -> None:
@@ -114,29 +114,28 @@ def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-if sys.platform == "linux":
-    _libc = ctypes.CDLL(None, use_errno=True)
-    _statx = getattr(_libc, "statx", None)
+def _look_by_stat(path: str) -> tuple[int, int, int, int | None]:
+    """Mode, device, inode, and the birth time that `stat` reports on some systems."""
+    status = os.stat(path)  # noqa: PTH116 - paths are text here, as they are compared and stored
+    born = getattr(status, "st_birthtime", None)
+    return status.st_mode, status.st_dev, status.st_ino, None if born is None else int(born * 1_000_000_000)
 
-    def _birth_ns(path: str, status: os.stat_result) -> int | None:
-        """The inode's birth time by statx(2); None where the libc or the file system has none."""
-        del status
-        if _statx is None:
-            return None
+
+_statx: Final = getattr(ctypes.CDLL(None, use_errno=True), "statx", None) if sys.platform == "linux" else None
+
+if _statx is not None:
+    _call: Final = _statx
+
+    def _look(path: str) -> tuple[int, int, int, int | None]:
+        """Mode, device, inode, and the birth time where the file system records one."""
         buffer = bytearray(_STATX_BYTES)
         where = (ctypes.c_char * _STATX_BYTES).from_buffer(buffer)
-        if _statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, where) != 0:
-            return None
-        (mask,) = _MASK.unpack_from(buffer)
-        if not mask & _STATX_BTIME:
-            return None
-        seconds, nanoseconds = _BTIME.unpack_from(buffer, _BTIME_OFFSET)
-        return int(seconds) * 1_000_000_000 + int(nanoseconds)
+        if _call(_AT_FDCWD, os.fsencode(path), 0, _STATX_WANTED, where) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+        mask, mode, inode, seconds, nanoseconds, major, minor = _STATX.unpack_from(buffer)
+        birth_ns = seconds * 1_000_000_000 + nanoseconds if mask & _STATX_BTIME else None
+        return mode, os.makedev(major, minor), inode, birth_ns
 
 else:
-
-    def _birth_ns(path: str, status: os.stat_result) -> int | None:
-        """The birth time that `stat` reports; None where the system has none."""
-        del path
-        born = getattr(status, "st_birthtime", None)
-        return None if born is None else int(born * 1_000_000_000)
+    _look = _look_by_stat

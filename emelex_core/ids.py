@@ -25,10 +25,14 @@ def random_id() -> str:
 
 def ordered_id() -> str:
     """Return a new UUIDv7 (RFC 9562) as 36 lower-case characters."""
-    stamp = time.time_ns() // 1_000_000
-    noise = int.from_bytes(os.urandom(10), "big")
-    value = (stamp & 0xFFFF_FFFF_FFFF) << 80 | noise
-    return _version(value, 7)
+    return ordered_ids(1)[0]
+
+
+def ordered_ids(count: int) -> list[str]:
+    """Return so many new UUIDv7 of one instant, for the price of one look at the clock and one at the random source."""
+    stamp = (time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF) << 80
+    noise = os.urandom(10 * count)
+    return [_version(stamp | int.from_bytes(noise[at : at + 10], "big"), 7) for at in range(0, len(noise), 10)]
 
 
 def is_prefix(text: str) -> bool:

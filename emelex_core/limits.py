@@ -116,6 +116,10 @@ MAINTAIN_BATCH_ROWS: Final = 100
 """Rows that are removed under one write lock, so that others' waits stay short."""
 CLOCK_GAP_MS_MAX: Final = 3 * DAY_MS
 """A step of the clock up to this long is taken for time that passed; a machine is off for a weekend."""
+CLOCK_AHEAD_MS_MAX: Final = DAY_MS
+"""A stored instant of activity further ahead than this was written by a clock that was wrong."""
+CLOCK_MS_MIN: Final = 1_767_225_600_000
+"""The start of 2026, before there was a store to date: a clock that says less runs from its epoch, and corrects nothing."""
 CLOCK_BELIEF_MS: Final = 7 * DAY_MS
 """How long the store must live on the far side of a longer step before that counts, too."""
 VACUUM_PAGES: Final = 500

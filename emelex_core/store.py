@@ -366,7 +366,7 @@ class MemoryStore:
         read.copy(self.database, self.assets_directory, ref, target, link=link)
 
     def export_asset(self, prefix: str, destination: PathLike) -> AssetRecord:
-        """Write an asset to a new file, whole or not at all. Raises: Invalid, NotFound, Corrupt, Storage."""
+        """Write an asset to a new file, whole or not at all. Raises: Invalid, NotFound, Refused, Corrupt, Storage."""
         from emelex_core.assets import export
 
         asset = self.get_asset(prefix)

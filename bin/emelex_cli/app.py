@@ -43,6 +43,8 @@ DEBUG_VARIABLE: Final = "EMELEX_DEBUG"
 class InternalError(EmelexError):
     """A fault of Emelex memory itself."""
 
+    kind = "InternalError"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""

@@ -1,10 +1,12 @@
-"""`emelex memory export`, `check`, `backup`, `restore` and `sessions rebind`: a store as a whole, and where it belongs.
+"""`emelex memory export`, `check`, `backup`, `restore`, `sessions export` and `rebind`: what leaves a store, and moves.
 
 A check that finds damage prints it and exits with 7; everything else that cannot be done is an error of the tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,23 +26,26 @@ if TYPE_CHECKING:
 def export(call: Call, *, output: str | None = None, everywhere: bool = False) -> int:
     """Write this workspace's Sessions and Knowledge, or everything, as one document to stdout or to a new file."""
     from emelex_core.archive import export as archive
-    from emelex_core.archive.new_file import new_file
 
     workspace = None if everywhere else call.directory
-    target = None if output is None else _named(call, output)
+    target = None if output is None else call.new_file(output)
+    with call.must_read() as store, _document(call, target) as write:
+        archive.export(store, write, workspace=workspace)
+    place = None if workspace is None else path_text(workspace)
+    _wrote(call, target, {"type": "exported", "workspace": place})
+    return 0
+
+
+def export_session(call: Call, *, session: str, output: str | None = None, everywhere: bool = False) -> int:
+    """Write one Session as one document to stdout or to a new file."""
+    from emelex_core.archive import export as archive
+
+    target = None if output is None else call.new_file(output)
     with call.must_read() as store:
-        if target is None:
-            # The document is JSON with and without --json.
-            call.out.json = True
-            archive.export(store, lambda data: call.out.write(data.decode()), workspace=workspace)
-            return 0
-        with new_file(target) as write:
-            archive.export(store, write, workspace=workspace)
-    if call.out.json:
-        place = None if workspace is None else path_text(workspace)
-        call.out.record({"type": "exported", "workspace": place, "path": path_text(target)})
-    else:
-        call.out.note(f"wrote {path_text(target)}")
+        found = call.session(store, session, everywhere=everywhere)
+        with _document(call, target) as write:
+            archive.export_session(store, write, found)
+    _wrote(call, target, {"type": "exported_session", "session": found.id})
     return 0
 
 
@@ -68,7 +73,7 @@ def backup(call: Call, *, directory: str, accept_damage: bool = False) -> int:
     """Make a verified copy of the store, with its assets, in a new directory."""
     from emelex_core.archive import backup as archive
 
-    target = _named(call, directory)
+    target = _place(call, directory.rstrip("/") or directory)
     with call.must_read() as store, bar() as shown:
         report = archive.backup(
             store,
@@ -147,6 +152,28 @@ def rebind(call: Call, *, session: str, force: bool = False, dry_run: bool = Fal
     for key in rebound.kept_keys:
         call.out.note(f"both directories know {key!r}; the old one's entry stays where it was (knowledge list --all)")
     return 0
+
+
+@contextmanager
+def _document(call: Call, target: Path | None) -> Generator[Callable[[bytes], None]]:
+    """Where a document goes: a new file, or stdout, where it is JSON with and without --json."""
+    from emelex_core.archive.new_file import new_file
+
+    if target is not None:
+        with new_file(target) as write:
+            yield write
+        return
+    call.out.json = True
+    yield lambda data: call.out.write(data.decode())
+
+
+def _wrote(call: Call, target: Path | None, record: dict[str, Any]) -> None:
+    if target is None:
+        return
+    if call.out.json:
+        call.out.record({**record, "path": path_text(target)})
+    else:
+        call.out.note(f"wrote {path_text(target)}")
 
 
 def _finding(call: Call, finding: Finding) -> None:
@@ -230,14 +257,8 @@ def _directory(path: str, identity: Identity) -> dict[str, Any]:
     return {"path": path, **asdict(identity)}
 
 
-def _named(call: Call, name: str) -> Path:
-    """A new file or directory that the command line names. Raises: Invalid when nothing can be called that."""
-    if name.endswith("/"):
-        name = name.rstrip("/")
-    return _place(call, name)
-
-
 def _place(call: Call, name: str) -> Path:
+    """A directory that the command line names. Raises: Invalid when nothing can be called that."""
     if not name or "\0" in name:
-        raise Invalid(f"{name!r} cannot name a file")
+        raise Invalid(f"{name!r} cannot name a directory")
     return call.place(name)

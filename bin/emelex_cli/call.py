@@ -73,6 +73,12 @@ class Call:
         """A file that the command line names; relative to `-C` where that is given, as git does."""
         return Path(path) if self._options.directory is None else self.directory / path
 
+    def new_file(self, name: str) -> Path:
+        """A file to make that the command line names. Raises: Invalid when no file can be called that."""
+        if not name or "\0" in name or name.endswith("/"):
+            raise Invalid(f"{name!r} cannot name a file")
+        return self.place(name)
+
     @cached_property
     def config(self) -> Config:
         """The configuration in effect here. Raises: UsageError, Refused, Storage."""

@@ -1,4 +1,4 @@
-"""Page cursors as texts: `<instant>.<id or row>`, opaque to people, checked when they come back."""
+"""Page cursors as texts: `<instant or event>.<id, row or place>`, opaque to people, checked when they come back."""
 
 from __future__ import annotations
 
@@ -17,17 +17,34 @@ def session_cursor(text: str | None) -> tuple[int, str] | None:
 
 def knowledge_cursor(text: str | None) -> tuple[int, int] | None:
     """Read the cursor of a list of Knowledge. Raises: UsageError."""
+    return None if text is None else _two_numbers(text)
+
+
+def asset_cursor(text: str | None) -> tuple[int, str] | None:
+    """Read the cursor of a list of assets. Raises: UsageError."""
     if text is None:
         return None
-    instant, _, row = text.partition(".")
-    if not instant.isdecimal() or not row.isdecimal() or max(len(instant), len(row)) > 18:
+    instant, _, sha256 = text.partition(".")
+    if not instant.isdecimal() or len(instant) > 18 or len(sha256) != 64:
         raise _unknown(text)
-    return int(instant), int(row)
+    return int(instant), sha256
+
+
+def linked_cursor(text: str | None) -> tuple[int, int]:
+    """Read the cursor of a list of a Session's assets, the start without one. Raises: UsageError."""
+    return (0, 0) if text is None else _two_numbers(text)
 
 
 def cursor(instant: int, last: int | str) -> str:
     """Write the cursor behind a row."""
     return f"{instant}.{last}"
+
+
+def _two_numbers(text: str) -> tuple[int, int]:
+    first, _, second = text.partition(".")
+    if not first.isdecimal() or not second.isdecimal() or max(len(first), len(second)) > 18:
+        raise _unknown(text)
+    return int(first), int(second)
 
 
 def _unknown(text: str) -> UsageError:

@@ -25,6 +25,7 @@ from emelex_cli.output import one_line, path_text
 from emelex_cli.shapes import size
 from emelex_core import home as homes
 from emelex_core import limits
+from emelex_core.db.filesystem import NETWORK
 from emelex_core.errors import EmelexError
 
 OK: Final = "ok"
@@ -32,9 +33,6 @@ WARN: Final = "warn"
 FAIL: Final = "fail"
 
 _PYTHON_MIN: Final = (3, 11)
-_NETWORK: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
-)
 _PASSING: Final = frozenset({"tmpfs", "ramfs"})
 _FREE_BYTES_FAIL: Final = 64 * limits.MIB
 _FREE_BYTES_WARN: Final = 1024 * limits.MIB
@@ -148,7 +146,7 @@ def _file_system(call: Call) -> Iterator[Check]:
     kind = max(mounted, key=lambda mount: len(mount.mountpoint)).fstype if mounted else "unknown"
     free = shutil.disk_usage(place).free
     detail = f"{kind}, {size(free)} free"
-    if kind in _NETWORK:
+    if kind in NETWORK:
         hint = "keep the Home on a local file system: --home or EMELEX_HOME"
         yield Check(name="file system", state=FAIL, detail=f"{detail}; it is a network file system", hint=hint)
     elif free < _FREE_BYTES_FAIL:

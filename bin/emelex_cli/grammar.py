@@ -11,13 +11,17 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli import grammar_archive, grammar_memory, grammar_models, grammar_upkeep
+from emelex_cli import grammar_archive, grammar_jobs, grammar_memory, grammar_models, grammar_upkeep
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.grammar_words import Sections, group
 from emelex_core.errors import UsageError
 
+_MEMORY: Final = "Memory"
+_MACHINE: Final = "This machine"
 app: Final = typer.Typer(
     name="emelex",
+    cls=Sections,
     help="Durable memory for language-model agents: crash-safe Sessions, verified Summaries, quoted Knowledge.",
     epilog=GLOBAL_OPTIONS,
     no_args_is_help=True,
@@ -25,17 +29,14 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+grammar_jobs.add_to(grammar_memory.app)
 grammar_upkeep.add_to(grammar_memory.app)
-grammar_models.add_to(grammar_memory.jobs)
 grammar_archive.add_to(grammar_memory.app, grammar_memory.sessions)
-app.add_typer(grammar_memory.app, name="memory")
-app.add_typer(grammar_models.app, name="models")
-app.add_typer(grammar_upkeep.service, name="service")
-
-_config: Final = typer.Typer(
-    help="Show the configuration in effect.", epilog=GLOBAL_OPTIONS, no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(_config, name="config")
+_config: Final = group("Show the configuration in effect.")
+app.add_typer(grammar_memory.app, name="memory", rich_help_panel=_MEMORY)
+app.add_typer(grammar_models.app, name="models", rich_help_panel=_MEMORY)
+app.add_typer(grammar_upkeep.service, name="service", rich_help_panel=_MACHINE)
+app.add_typer(_config, name="config", rich_help_panel=_MACHINE)
 
 
 def parse(words: list[str]) -> Run | int:
@@ -75,7 +76,7 @@ def root(
     return config_cmd.version
 
 
-@app.command("import", epilog=GLOBAL_OPTIONS)
+@app.command("import", epilog=GLOBAL_OPTIONS, rich_help_panel=_MEMORY)
 def import_(
     format: Annotated[  # noqa: A002 - the contract's own word
         str, typer.Argument(metavar="FORMAT", help="auto, claude-code or codex")
@@ -94,7 +95,7 @@ def import_(
     return partial(import_cmd.import_, format=format, paths=paths, dry_run=dry_run, no_distill=no_distill)
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
+@app.command(epilog=GLOBAL_OPTIONS, rich_help_panel=_MACHINE)
 def doctor() -> Run:
     """Check what Emelex memory needs of this machine: one line each, ok, warn or fail."""
     from emelex_cli import doctor_cmd
@@ -102,7 +103,7 @@ def doctor() -> Run:
     return doctor_cmd.doctor
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
+@app.command(epilog=GLOBAL_OPTIONS, rich_help_panel=_MACHINE)
 def paths() -> Run:
     """Print where things are."""
     from emelex_cli import config_cmd

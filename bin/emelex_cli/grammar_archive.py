@@ -9,24 +9,17 @@ import typer
 
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
-
-Everywhere = Annotated[bool, typer.Option("--all", help="Every workspace, not only this one.")]
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="an id, or 8 or more of its first characters")]
+from emelex_cli.grammar_words import UPKEEP, Everywhere, NewFile, SessionId
 
 
 def add_to(memory: typer.Typer, sessions: typer.Typer) -> None:
     """Put the commands into the groups `emelex memory` and `emelex memory sessions`."""
     for command in (export, check, backup, restore):
-        memory.command(epilog=GLOBAL_OPTIONS)(command)
+        memory.command(epilog=GLOBAL_OPTIONS, rich_help_panel=UPKEEP)(command)
     sessions.command("rebind", epilog=GLOBAL_OPTIONS)(rebind)
 
 
-def export(
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; never over an existing one.")
-    ] = None,
-    everywhere: Everywhere = False,
-) -> Run:
+def export(output: NewFile = None, everywhere: Everywhere = False) -> Run:
     """Write this workspace's Sessions and active Knowledge as one JSON document, every event proven."""
     from emelex_cli import archive_cmd
 

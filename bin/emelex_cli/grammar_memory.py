@@ -1,4 +1,4 @@
-"""The grammar of `emelex memory`: see grammar.py."""
+"""The grammar of `emelex memory`: what is stored. The queue's is in grammar_jobs.py; see grammar.py."""
 
 from __future__ import annotations
 
@@ -9,130 +9,24 @@ import typer
 
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.grammar_words import STORED, Cursor, Everywhere, NewFile, SessionId, group
 from emelex_core import limits
 
-
-def _group(help: str) -> typer.Typer:  # noqa: A002 - typer's own word
-    return typer.Typer(help=help, epilog=GLOBAL_OPTIONS, no_args_is_help=True, rich_markup_mode=None)
-
-
-app: Final = _group("What is stored, and the work on it.")
-jobs: Final = _group("Look at jobs, and give failed ones another chance.")
-sessions: Final = _group("List, read and export Sessions.")
-knowledge: Final = _group("Read what was learned in a workspace.")
-app.add_typer(jobs, name="jobs")
-app.add_typer(sessions, name="sessions")
-app.add_typer(knowledge, name="knowledge")
-
-Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="compaction or distillation")]
-InSession = Annotated[str | None, typer.Option("--session", metavar="SESSION", help="Only jobs of this Session.")]
-Model = Annotated[
-    str | None, typer.Option("--model", metavar="REF", help="builtin:smollm2-135m, local:NAME or endpoint:NAME")
-]
-Everywhere = Annotated[bool, typer.Option("--all", help="Every workspace, not only this one.")]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on where the page before ended.")]
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="an id, or 8 or more of its first characters")]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="an id, or 8 or more of its first characters")]
+app: Final = group("What is stored, and the work on it.")
+sessions: Final = group("List, read, export, rebind and delete Sessions.")
+knowledge: Final = group("Read what was learned in a workspace.")
+assets: Final = group("List, copy out and verify media: each stored once, under its SHA-256.")
+app.add_typer(sessions, name="sessions", rich_help_panel=STORED)
+app.add_typer(knowledge, name="knowledge", rich_help_panel=STORED)
+app.add_typer(assets, name="assets", rich_help_panel=STORED)
 
 
-@app.command(epilog=GLOBAL_OPTIONS)
+@app.command(epilog=GLOBAL_OPTIONS, rich_help_panel=STORED)
 def status() -> Run:
     """Print what is stored, how the queues stand and how many Sessions are distilled."""
     from emelex_cli import status_cmd
 
     return status_cmd.status
-
-
-@app.command(epilog=GLOBAL_OPTIONS)
-def work(
-    max_jobs: Annotated[
-        int | None, typer.Option("--max-jobs", min=1, metavar="N", help="Stop after so many jobs.")
-    ] = None,
-    max_time: Annotated[
-        str | None,
-        typer.Option("--max-time", metavar="D", help="Take no job after this long: 30s, 5m, 1h."),
-    ] = None,
-    kind: Kind = None,
-    session: InSession = None,
-    model: Model = None,
-    no_chunking: Annotated[
-        bool, typer.Option("--no-chunking", help="Fail a source over the context instead of folding it.")
-    ] = False,
-) -> Run:
-    """Run jobs until nothing is runnable: compaction first, then in turn. Loads the model only when there is work.
-
-    Exits with 8 when a job became terminal in this run; Ctrl-C gives the job back uncounted.
-    """
-    from emelex_cli import work_cmd
-
-    return partial(
-        work_cmd.work,
-        max_jobs=max_jobs,
-        max_time=max_time,
-        kind=kind,
-        session=session,
-        model=model,
-        no_chunking=no_chunking,
-    )
-
-
-@app.command(epilog=GLOBAL_OPTIONS)
-def compact(session: SessionId, model: Model = None, everywhere: Everywhere = False) -> Run:
-    """Measure a Session and queue its compaction, when something can be gained."""
-    from emelex_cli import queue_cmd
-
-    return partial(queue_cmd.compact, session=session, model=model, everywhere=everywhere)
-
-
-@app.command(epilog=GLOBAL_OPTIONS)
-def distill(session: SessionId, everywhere: Everywhere = False) -> Run:
-    """Queue the distillation of a Session into Knowledge."""
-    from emelex_cli import queue_cmd
-
-    return partial(queue_cmd.distill, session=session, everywhere=everywhere)
-
-
-@app.command(epilog=GLOBAL_OPTIONS)
-def failures() -> Run:
-    """List the jobs that became terminal, with what went wrong: the same as `jobs list --state failed`."""
-    from emelex_cli import jobs_cmd
-
-    return jobs_cmd.failures
-
-
-@jobs.command("list", epilog=GLOBAL_OPTIONS)
-def jobs_list(
-    state: Annotated[
-        str | None, typer.Option("--state", metavar="STATE", help="pending, running, completed or failed")
-    ] = None,
-    kind: Kind = None,
-    session: InSession = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=limits.PAGE_JOBS_MAX, help="At most so many.")] = 50,
-) -> Run:
-    """List jobs, the most recently published first."""
-    from emelex_cli import jobs_cmd
-
-    return partial(jobs_cmd.list_jobs, state=state, kind=kind, session=session, limit=limit)
-
-
-@jobs.command("show", epilog=GLOBAL_OPTIONS)
-def jobs_show(job: JobId) -> Run:
-    """Print one job: its state, its source and the record of what made its result."""
-    from emelex_cli import jobs_cmd
-
-    return partial(jobs_cmd.show, job=job)
-
-
-@app.command("retry", epilog=GLOBAL_OPTIONS)
-@jobs.command("retry", epilog=GLOBAL_OPTIONS)
-def jobs_retry(
-    job: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="ids of failed jobs")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every failed job.")] = False,
-) -> Run:
-    """Make failed jobs pending again, with no failures counted. Their source stays what it was."""
-    from emelex_cli import jobs_cmd
-
-    return partial(jobs_cmd.retry, jobs=tuple(job or ()), everything=everything)
 
 
 @sessions.command("list", epilog=GLOBAL_OPTIONS)
@@ -162,17 +56,23 @@ def sessions_show(
 
 
 @sessions.command("export", epilog=GLOBAL_OPTIONS)
-def sessions_export(
-    session: SessionId,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="A new file; never over an existing one.")
-    ] = None,
-    everywhere: Everywhere = False,
-) -> Run:
+def sessions_export(session: SessionId, output: NewFile = None, everywhere: Everywhere = False) -> Run:
     """Write a Session as one JSON document: every raw event, and what its Summary covers."""
-    from emelex_cli import export_cmd
+    from emelex_cli import archive_cmd
 
-    return partial(export_cmd.export, session=session, output=output, everywhere=everywhere)
+    return partial(archive_cmd.export_session, session=session, output=output, everywhere=everywhere)
+
+
+@sessions.command("delete", epilog=GLOBAL_OPTIONS)
+def sessions_delete(session: SessionId, everywhere: Everywhere = False) -> Run:
+    """Delete a Session with its events, its jobs and the media that only it holds. It cannot be brought back.
+
+    Knowledge that was distilled from it stays, with the words that it rests on. Exits with 4 while somebody uses the
+    Session.
+    """
+    from emelex_cli import sessions_cmd
+
+    return partial(sessions_cmd.delete, session=session, everywhere=everywhere)
 
 
 @knowledge.command("list", epilog=GLOBAL_OPTIONS)
@@ -193,3 +93,38 @@ def knowledge_show(key: Annotated[str, typer.Argument(metavar="KEY", help="the e
     from emelex_cli import knowledge_cmd
 
     return partial(knowledge_cmd.show, key=key)
+
+
+@assets.command("list", epilog=GLOBAL_OPTIONS)
+def assets_list(
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="SESSION", help="Only what this Session's events name.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=limits.PAGE_ASSETS_MAX, help="At most so many.")] = 50,
+    cursor: Cursor = None,
+) -> Run:
+    """List media, the newest first; those of one Session in the order of its events."""
+    from emelex_cli import assets_cmd
+
+    return partial(assets_cmd.list_assets, session=session, limit=limit, cursor=cursor)
+
+
+@assets.command("export", epilog=GLOBAL_OPTIONS)
+def assets_export(
+    sha256: Annotated[str, typer.Argument(metavar="SHA", help="a digest, or 8 or more of its first digits")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="A new file; never over an existing one.")
+    ],
+) -> Run:
+    """Copy one asset's bytes, proven, to a new private file."""
+    from emelex_cli import assets_cmd
+
+    return partial(assets_cmd.export, sha256=sha256, output=output)
+
+
+@assets.command("verify", epilog=GLOBAL_OPTIONS)
+def assets_verify() -> Run:
+    """Hash every stored asset. Exits with 7 when one is missing or not what was stored."""
+    from emelex_cli import assets_cmd
+
+    return assets_cmd.verify

@@ -1,4 +1,4 @@
-"""The grammar of `emelex models`, and of `memory jobs rerun`: see grammar.py."""
+"""The grammar of `emelex models`: see grammar.py."""
 
 from __future__ import annotations
 
@@ -9,20 +9,11 @@ import typer
 
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.grammar_words import group
 
-app: Final = typer.Typer(
-    help="Install, verify and remove models; each is pinned to its exact bytes.",
-    epilog=GLOBAL_OPTIONS,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app: Final = group("Install, verify and remove models; each is pinned to its exact bytes.")
 
 _REFERENCE: Final = "builtin:smollm2-135m, local:NAME, endpoint:NAME, a snapshot, or 8 or more digits of its digest"
-
-
-def add_to(jobs: typer.Typer) -> None:
-    """Add `rerun` to `emelex memory jobs`."""
-    jobs.command("rerun", epilog=GLOBAL_OPTIONS)(rerun)
 
 
 @app.command("list", epilog=GLOBAL_OPTIONS)
@@ -95,16 +86,3 @@ def collect() -> Run:
     from emelex_cli import models_cmd
 
     return models_cmd.collect
-
-
-def rerun(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="an id, or 8 or more of its first characters")],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="REF", help="Another model; by default the one that made it.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Required: the stored result is never replaced.")] = False,
-) -> Run:
-    """Run a completed job again beside its record and print how the results differ. Stores nothing."""
-    from emelex_cli import rerun_cmd
-
-    return partial(rerun_cmd.rerun, job=job, model=model, dry_run=dry_run)

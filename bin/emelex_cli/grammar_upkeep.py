@@ -9,14 +9,10 @@ import typer
 
 from emelex_cli.app import Run
 from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.grammar_words import QUEUE, UPKEEP, Model, group
 from emelex_core import limits
 
-service: Final = typer.Typer(
-    help="Have a service manager keep the pool running and the store maintained.",
-    epilog=GLOBAL_OPTIONS,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+service: Final = group("Have a service manager keep the pool running and the store maintained.")
 
 ManagerName = Annotated[str, typer.Argument(metavar="MANAGER", help="systemd, supervisord, cron or launchd")]
 System = Annotated[bool, typer.Option("--system", help="For the whole machine, as the user emelex; systemd only.")]
@@ -25,12 +21,13 @@ ProgramPath = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say exactly what would go and why; change nothing.")]
 Days = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--days",
         min=1,
         max=limits.RETENTION_DAYS_MAX,
-        help="Keep Sessions and Knowledge that were used within so many days.",
+        help="Keep Sessions and Knowledge that were used within so many days. By default what [retention] in the "
+        f"configuration says, else {limits.RETENTION_DAYS}.",
     ),
 ]
 Rows = Annotated[
@@ -40,14 +37,16 @@ Rows = Annotated[
 
 def add_to(memory: typer.Typer) -> None:
     """Add these commands to `emelex memory`."""
-    for command, name in ((maintain, "maintain"), (gc, "gc"), (removals, "removals"), (pool, "pool"), (top, "top")):
-        memory.command(name, epilog=GLOBAL_OPTIONS)(command)
+    for upkeep in (maintain, gc, removals):
+        memory.command(epilog=GLOBAL_OPTIONS, rich_help_panel=UPKEEP)(upkeep)
+    for queue in (pool, top):
+        memory.command(epilog=GLOBAL_OPTIONS, rich_help_panel=QUEUE)(queue)
 
 
 def maintain(
     dry_run: DryRun = False,
     vacuum: Annotated[bool, typer.Option("--vacuum", help="Also give all free pages back to the disk.")] = False,
-    days: Days = limits.RETENTION_DAYS,
+    days: Days = None,
     rows: Rows = limits.MAINTAIN_ROWS,
 ) -> Run:
     """Count lost claims, remove what is too old, collect assets, tend the file. Safe beside everything.
@@ -60,7 +59,7 @@ def maintain(
     return partial(maintain_cmd.maintain, dry_run=dry_run, vacuum=vacuum, days=days, rows=rows)
 
 
-def gc(dry_run: DryRun = False, days: Days = limits.RETENTION_DAYS, rows: Rows = limits.MAINTAIN_ROWS) -> Run:
+def gc(dry_run: DryRun = False, days: Days = None, rows: Rows = limits.MAINTAIN_ROWS) -> Run:
     """The same as `maintain --vacuum`."""
     from emelex_cli import maintain_cmd
 
@@ -80,9 +79,7 @@ def pool(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, metavar="N", help="By default what the machine carries.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="REF", help="builtin:smollm2-135m, local:NAME or endpoint:NAME")
-    ] = None,
+    model: Model = None,
     grace: Annotated[
         str, typer.Option("--grace", metavar="D", help="How long running jobs may go on after TERM or Ctrl-C.")
     ] = "30s",

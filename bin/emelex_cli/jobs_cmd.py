@@ -1,20 +1,25 @@
-"""`emelex memory jobs list`, `show` and `retry`, with the aliases `failures` and `retry` (behaviours 127, 128, 162)."""
+"""`emelex memory jobs list`, `show`, `cancel`, `retry`; the aliases `failures`, `retry` (behaviours 127, 128, 162)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from emelex_cli import shapes
 from emelex_cli.call import Call
 from emelex_cli.output import neutralise, one_line, to_json
-from emelex_core.errors import UsageError
+from emelex_core.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from emelex_core.jobs.records import Job
 
 Choice = TypeVar("Choice", bound=StrEnum)
 _LIMIT = 50
+_INSTEAD: Final = {
+    "pending": "`emelex memory pause` keeps pending jobs from being claimed",
+    "failed": "`emelex memory retry JOB` gives it another chance",
+}
+"""What somebody may have meant who cancels a job that does not run."""
 
 
 def choice(kind: type[Choice], text: str | None, option: str) -> Choice | None:
@@ -70,6 +75,29 @@ def show(call: Call, *, job: str) -> int:
             call.out.line(f"{name:16} {_plain(value)}")
     if record is not None:
         call.out.line(f"{'record':16} {_plain(record)}")
+    return 0
+
+
+def cancel(call: Call, *, job: str) -> int:
+    """Take a running job away from its worker, uncounted. Raises: NotFound for one that does not run."""
+    from emelex_core.jobs import reading
+    from emelex_queue.cancel import cancel as take_back
+
+    with call.writing() as store:
+        found, _ = reading.get_job(store.database, job.lower())
+        try:
+            take_back(store.database, found.id)
+        except NotFound:
+            now, _ = reading.get_job(store.database, found.id)
+            raise NotFound(
+                f"job {now.id} is {now.state}; there is nothing to cancel", hint=_INSTEAD.get(now.state.value)
+            ) from None
+        found, _ = reading.get_job(store.database, found.id)
+    if call.out.json:
+        call.out.record({"type": "cancelled_memory_job", **shapes.job(found)})
+    else:
+        call.out.line(f"{found.id}  {found.kind}  {found.state}")
+        call.out.note("it may be claimed again at once; `emelex memory pause` keeps jobs from that")
     return 0
 
 

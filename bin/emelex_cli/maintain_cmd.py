@@ -32,18 +32,24 @@ def maintain(
     *,
     dry_run: bool = False,
     vacuum: bool = False,
-    days: int = limits.RETENTION_DAYS,
+    days: int | None = None,
     rows: int = limits.MAINTAIN_ROWS,
 ) -> int:
     """Maintain the store once, or say what that would remove; return the exit code of what happened."""
-    from emelex_core.retention.records import RetentionPolicy
-
-    policy = RetentionPolicy.of_days(days, rows_max=rows)
+    policy = _policy(call, days, rows)
     policy.check()
     if not has_database(call.home):
         call.out.note(f"nothing is stored yet in {path_text(call.home.root)}")
         return 0
     return _promise(call, policy) if dry_run else _run(call, policy, vacuum=vacuum)
+
+
+def _policy(call: Call, days: int | None, rows: int) -> RetentionPolicy:
+    """What `--days` says, else the configuration, else the command's own default (limits table, "CLI gc")."""
+    from emelex_core.retention.records import RetentionPolicy
+
+    default = RetentionPolicy.of_days(limits.RETENTION_DAYS if days is None else days, rows_max=rows)
+    return default if days is not None else default.configured(call.config.retention)
 
 
 def removals(call: Call, *, limit: int = 50) -> int:

@@ -123,14 +123,14 @@ class Output:
 
 
 def describe(error: EmelexError) -> dict[str, Any]:
-    """The JSON of an error: its class, message and hint, and the chain of causes below it, the nearest first."""
+    """The JSON of an error: its class in the tree, message and hint, and the chain of causes below it, the nearest first."""
     causes: list[str] = []
     below = error.__cause__
     while below is not None and len(causes) < _CAUSES_MAX:
         causes.append(f"{type(below).__name__}: {below}")
         below = below.__cause__
     found: dict[str, Any] = {
-        "kind": type(error).__name__,
+        "kind": error.kind,
         "message": error.message,
         "hint": error.hint,
         "causes": causes,

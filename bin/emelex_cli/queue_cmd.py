@@ -1,15 +1,17 @@
-"""`emelex memory compact` and `distill`: plan and publish a job; `work` runs it."""
+"""`emelex memory compact` and `distill` put a job into the queue; `pause` and `resume` stop and start its claims."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from emelex_cli import shapes
-from emelex_cli.call import Call
+from emelex_cli.call import Call, typed
+from emelex_cli.jobs_cmd import choice
 from emelex_cli.output import one_line
 from emelex_core.errors import Refused
 
 if TYPE_CHECKING:
+    from emelex_core.jobs.kinds import JobKind
     from emelex_core.publish import PublishedJob
 
 
@@ -52,6 +54,48 @@ def distill(call: Call, *, session: str, everywhere: bool = False) -> int:
     else:
         call.out.line("nothing to distill: nothing was said in this Session")
     return 0
+
+
+def pause(call: Call, *, kind: str | None = None, reason: str | None = None) -> int:
+    """Stop claims of one kind or of all, and say what is paused. Raises: UsageError, Invalid for the reason."""
+    from emelex_queue import pausing
+
+    kinds = _kinds(kind)
+    with call.writing() as store:
+        standing = pausing.pause(
+            store.database, kinds, reason=None if reason is None else typed(reason), clock=store.clock
+        )
+    for found in standing:
+        if found.kind not in kinds:
+            continue
+        if call.out.json:
+            call.out.record({"type": "paused_queue", **shapes.pause(found)})
+        else:
+            call.out.line(shapes.pause_line(found))
+    return 0
+
+
+def resume(call: Call, *, kind: str | None = None) -> int:
+    """Let claims go on, and say of which kinds. Raises: UsageError."""
+    from emelex_queue import pausing
+
+    with call.writing() as store:
+        resumed = pausing.resume(store.database, _kinds(kind))
+    for found in resumed:
+        if call.out.json:
+            call.out.record({"type": "resumed_queue", "kind": found.value})
+        else:
+            call.out.line(f"{found} goes on")
+    if not resumed:
+        call.out.note("nothing was paused")
+    return 0
+
+
+def _kinds(kind: str | None) -> tuple[JobKind, ...]:
+    from emelex_core.jobs.kinds import JobKind
+
+    chosen = choice(JobKind, kind, "--kind")
+    return tuple(JobKind) if chosen is None else (chosen,)
 
 
 def _published(call: Call, job: PublishedJob) -> None:

@@ -1,15 +1,15 @@
-"""`emelex memory sessions list` and `show`."""
+"""`emelex memory sessions list`, `show` and `delete` (behaviours 29, 157)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from emelex_cli import shapes, transcript
 from emelex_cli.call import Call
 from emelex_cli.cursors import cursor as write_cursor
 from emelex_cli.cursors import session_cursor
-from emelex_cli.documents import Document
 from emelex_core import ids
 
 if TYPE_CHECKING:
@@ -60,11 +60,35 @@ def show(call: Call, *, session: str, everywhere: bool = False, raw: bool = Fals
     return 0
 
 
+def delete(call: Call, *, session: str, everywhere: bool = False) -> int:
+    """Delete one idle Session and say what went and what stays. Raises: SessionBusy while somebody uses it."""
+    with call.writing() as store:
+        gone = store.delete_session(call.session(store, session, everywhere=everywhere).id)
+    if call.out.json:
+        call.out.record({"type": "deleted_session", **asdict(gone)})
+        return 0
+    media = f", {gone.assets} assets ({shapes.size(gone.asset_bytes)})" if gone.assets else ""
+    call.out.line(f"deleted {gone.id}, {shapes.short(gone.title, 80)}: {gone.events} events, {gone.jobs} jobs{media}")
+    if gone.knowledge:
+        call.out.note(
+            f"{gone.knowledge} Knowledge entries that were distilled from it stay, with the words that they rest on: "
+            "`emelex memory knowledge list` shows them; unused, they go with `emelex memory maintain`"
+        )
+    if gone.kept_assets:
+        call.out.note(f"{gone.kept_assets} assets were stored again since; `emelex memory maintain` collects them")
+    for problem in gone.problems:
+        call.out.note(f"asset {problem.name} could not be removed: {problem.reason}")
+    return 0
+
+
 def _document(call: Call, found: Session, summary: StoredEvent | None, events: Iterator[StoredEvent]) -> None:
-    with Document(call.out.write) as document:
+    from emelex_core.archive.document import Document
+
+    with Document(lambda data: call.out.write(data.decode())) as document:
         document.value("session", shapes.session(found))
         document.value("summary", None if summary is None else shapes.event(summary))
         document.items("events", map(shapes.event, events))
+    call.out.write("\n")
 
 
 def _summary(store: MemoryStore, found: Session) -> StoredEvent | None:

@@ -12,10 +12,12 @@ from emelex_cli.output import one_line
 from emelex_core.clock import iso
 
 if TYPE_CHECKING:
+    from emelex_core.assets.records import AssetRecord
     from emelex_core.jobs.records import Job
     from emelex_core.knowledge.records import Knowledge
     from emelex_core.publish import PublishedJob
     from emelex_core.sessions.records import Session, StoredEvent
+    from emelex_queue.pausing import Pause
 
 
 def session(found: Session) -> dict[str, Any]:
@@ -109,6 +111,28 @@ def knowledge(found: Knowledge) -> dict[str, Any]:
         "evidence": None if found.evidence is None else asdict(found.evidence),
         "created_at": iso(found.created_at),
         "updated_at": iso(found.updated_at),
+    }
+
+
+def pause(found: Pause) -> dict[str, Any]:
+    """Why jobs of a kind are not claimed."""
+    return {"kind": found.kind.value, "paused_at": iso(found.paused_at), "reason": found.reason}
+
+
+def pause_line(found: Pause) -> str:
+    """The same for people."""
+    why = "" if found.reason is None else f": {short(found.reason, 200)}"
+    return f"{found.kind} is paused since {moment(found.paused_at)} UTC{why}"
+
+
+def asset(found: AssetRecord) -> dict[str, Any]:
+    """One stored asset; `media_type` is what its first bytes say."""
+    return {
+        "sha256": found.sha256,
+        "size": found.size,
+        "media_type": found.media_type,
+        "references": found.references,
+        "created_at": iso(found.created_at),
     }
 
 

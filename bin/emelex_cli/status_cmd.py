@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli import sqlite_release
 from emelex_cli.call import Call
-from emelex_cli.shapes import size
+from emelex_cli.shapes import pause_line, size
 
 if TYPE_CHECKING:
     from emelex_core.store import MemoryStore
@@ -20,6 +20,7 @@ def status(call: Call) -> int:
     """Print totals, queues and coverage; all zero where nothing was ever stored."""
     with call.reading() as store:
         found = _empty() if store is None else _status(store)
+        paused = [] if store is None else _paused(store)
     fault = sqlite_release.fault(found["sqlite_version"])
     if fault is not None:
         call.out.note(f"warning: {fault}")
@@ -27,6 +28,8 @@ def status(call: Call) -> int:
         call.out.record(found)
     else:
         _tell(call, found)
+    for line in paused:
+        call.out.note(line)
     return 0
 
 
@@ -39,6 +42,12 @@ def _status(store: MemoryStore) -> dict[str, Any]:
         "queues": {kind: asdict(depth) for kind, depth in depths.items()},
         "coverage": asdict(reading.coverage(store.database)),
     }
+
+
+def _paused(store: MemoryStore) -> list[str]:
+    from emelex_queue.pausing import pauses
+
+    return [f"{pause_line(found)}; `emelex memory resume` lets it go on" for found in pauses(store.database)]
 
 
 def _empty() -> dict[str, Any]:

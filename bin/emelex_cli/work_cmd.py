@@ -9,7 +9,10 @@ The module owns these invariants:
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli import durations, shapes
@@ -17,14 +20,15 @@ from emelex_cli.call import Call, has_database
 from emelex_cli.jobs_cmd import choice
 from emelex_cli.output import ReaderGone, one_line, path_text
 from emelex_core.clock import iso
-from emelex_core.errors import Cancelled, Storage
+from emelex_core.errors import Cancelled, NotFound, Storage, UsageError
 
 if TYPE_CHECKING:
     from emelex_cli.progress import Bar
     from emelex_core.config import Config
     from emelex_core.engine.ports import CancelToken
+    from emelex_workers.metrics_export import Recorder
     from emelex_workers.overrides import PolicyOverrides
-    from emelex_workers.progress import DrainReport, JobEnded, WorkEvent
+    from emelex_workers.progress import DrainReport, JobEnded, Listener, WorkEvent
 
 TERMINAL: Final = 8
 """The exit code of a run in which at least one job became terminal."""
@@ -39,6 +43,7 @@ def work(
     session: str | None = None,
     model: str | None = None,
     no_chunking: bool = False,
+    metrics: str | None = None,
 ) -> int:
     """Drain the queue; return the exit code of what happened."""
     from emelex_core.jobs.kinds import JobKind
@@ -48,6 +53,7 @@ def work(
     wanted = choice(JobKind, kind, "--kind")
     limit = None if max_time is None else durations.seconds(max_time, option="--max-time")
     config = call.config
+    recording = nullcontext() if metrics is None else _recording(call, metrics)
     if not has_database(call.home):
         call.out.note(f"nothing is stored yet in {path_text(call.home.root)}")
         _tell(call, DrainReport(**dict.fromkeys(DrainReport.__slots__, 0)))
@@ -57,7 +63,7 @@ def work(
     from emelex_workers.engines import configured_engines
 
     _be_nice(config.worker.nice)
-    with stopping() as stop, call.writing() as store, bar() as shown:
+    with stopping() as stop, recording as record, call.writing() as store, bar() as shown:
         options = DrainOptions(
             max_jobs=max_jobs,
             max_seconds=limit,
@@ -67,7 +73,7 @@ def work(
             policy=policy(config),
         )
         engines = configured_engines(config, call.home, model=model, threads=None)
-        told = _Told(call, shown, stop.token)
+        told = _Told(call, shown, stop.token, record)
         try:
             report = drain(store, options, engines=engines, listen=told.hear, stop=stop.token)
         except Cancelled:
@@ -92,18 +98,52 @@ def policy(config: Config) -> PolicyOverrides:
     )
 
 
+@contextmanager
+def _recording(call: Call, metrics: str) -> Generator[Listener]:
+    """Count what the block tells, and add it to the file when it ends, however it ends.
+
+    Raises: UsageError for what is no path, NotFound for its directory, Storage.
+    """
+    from emelex_workers.metrics_export import Recorder, parse_target
+
+    target = parse_target(metrics).file
+    if target is None:
+        raise UsageError("a drain ends before anybody could ask it for metrics", hint="--metrics takes a path here")
+    path = call.place(str(target))
+    if not path.parent.is_dir():
+        raise NotFound(f"there is no directory {path.parent}")
+    recorder = Recorder(call.home)
+    try:
+        yield recorder.hear
+    except BaseException:
+        # The block's own error tells more.
+        with suppress(Storage):
+            _add_to(path, recorder)
+        raise
+    _add_to(path, recorder)
+
+
+def _add_to(path: Path, recorder: Recorder) -> None:
+    """The file is read as late as can be: another drain may have added to it meanwhile."""
+    recorder.go_on_from(path)
+    recorder.write(path)
+
+
 class _Told:
     """The listener of one drain. A line that cannot be written stops the drain and is raised when it has ended."""
 
-    def __init__(self, call: Call, shown: Bar, stop: CancelToken) -> None:
+    def __init__(self, call: Call, shown: Bar, stop: CancelToken, record: Listener | None) -> None:
         self._call = call
         self._shown = shown
         self._stop = stop
+        self._record = record
         self._ended = 0
         self._unwritten: ReaderGone | Storage | None = None
 
     def hear(self, event: WorkEvent) -> None:
         """Tell one event. Never raises, so that no lease is left unsettled for the sake of a line."""
+        if self._record is not None:
+            self._record(event)
         if self._unwritten is not None:
             return
         try:

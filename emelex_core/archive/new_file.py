@@ -17,7 +17,7 @@ from emelex_core.errors import NotFound
 def new_file(destination: Path) -> Generator[Write]:
     """Give the block something to write to; the file has its name when the block ends without an error.
 
-    Raises: Invalid when the name is taken, which stays as it is; NotFound for its directory; StorageFull, Storage.
+    Raises: Refused when the name is taken, which stays as it is; NotFound for its directory; StorageFull, Storage.
     """
     folder = destination.parent
     if not folder.is_dir():

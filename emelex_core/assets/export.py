@@ -9,7 +9,7 @@ from pathlib import Path
 from emelex_core import home
 from emelex_core.assets import files
 from emelex_core.assets.records import AssetRecord
-from emelex_core.errors import Invalid, NotFound
+from emelex_core.errors import NotFound, Refused
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -17,7 +17,7 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 def export(directory: Path, asset: AssetRecord, destination: Path) -> None:
     """Write a cataloged asset's bytes to a new private file and sync it.
 
-    Raises: Invalid when the destination exists (it stays as it is), NotFound for its directory; Corrupt when the stored
+    Raises: Refused when the destination exists (it stays as it is), NotFound for its directory; Corrupt when the stored
     bytes are not the asset's; Storage. Nothing is left behind by a failure.
     """
     folder = destination.parent
@@ -45,7 +45,7 @@ class Target:
 
 
 def give_name(temporary: Path, destination: Path) -> None:
-    """Let a finished file have its name, unless something has it: Invalid. Raises: Storage."""
+    """Let a finished file have its name, unless something has it. Raises: Refused, Storage."""
     try:
         os.link(temporary, destination, follow_symlinks=False)
     except FileExistsError:
@@ -67,6 +67,6 @@ def _claim_name(temporary: Path, destination: Path) -> None:
         raise files.storage(error, destination) from error
 
 
-def taken(destination: Path) -> Invalid:
+def taken(destination: Path) -> Refused:
     """The error of a name that is not free."""
-    return Invalid(f"{destination} exists already; nothing was written", hint="choose another name, or move it away")
+    return Refused(f"{destination} exists already; nothing was written", hint="choose another name, or move it away")

@@ -1,4 +1,7 @@
-"""The two openers of transactions: `read()` and `write()` (house habit 5).
+"""The openers of transactions: `read()` and `write()` (house habit 5).
+
+Three smaller ways stand beside them: `try_write` for destructors, `pragma` to read a setting, and `upkeep` for what
+SQLite runs outside transactions only.
 
 The module owns these invariants:
 
@@ -15,11 +18,12 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import apsw
 
 from emelex_core import limits
+from emelex_core.clock import touched_at
 from emelex_core.db import schema
 from emelex_core.db.connection import Connection, connect
 from emelex_core.db.translate import translate
@@ -80,7 +84,7 @@ class Transaction:
 
 
 class Database:
-    """One open database file. Use `read()` and `write()`; there is no other way to it."""
+    """One open database file: `read()` and `write()`, and where those cannot serve, `try_write`, `pragma` and `upkeep`."""
 
     def __init__(self, path: Path, *, read_only: bool = False, owners: Owners | None = None) -> None:
         """Open an existing, current database. Raises: Refused, NewerSchema, Corrupt, Storage."""
@@ -114,8 +118,6 @@ class Database:
         if self.read_only:
             raise StorageReadOnly(f"{self.path} was opened for reading only")
         with self._exclusive(), self._span("BEGIN IMMEDIATE", wait_ms) as transaction:
-            if self._connection.has_moved():
-                raise self._moved()
             yield transaction
             if self._connection.has_moved():
                 raise self._moved()
@@ -189,9 +191,16 @@ class Database:
         (slot,) = arguments
         return isinstance(slot, int) and self.owners.alive(slot)
 
+    @staticmethod
+    def _touched_at(*arguments: object) -> int:
+        """The SQL function `touched_at`."""
+        before, now = arguments
+        return touched_at(cast(int, before), cast(int, now))
+
     def _connect(self) -> Connection:
         connection = connect(self.path, read_only=self.read_only, guard=schema.require_current)
         connection.raw.create_scalar_function("owner_alive", self._owner_alive, 1)
+        connection.raw.create_scalar_function("touched_at", self._touched_at, 2, deterministic=True)
         return connection
 
     @contextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from emelex_core import limits
 from emelex_core.assets.records import CollectReport
 from emelex_core.errors import Invalid
+
+if TYPE_CHECKING:
+    from emelex_core.config import Retention
 
 REASONS: Final = {
     "live": "a lease holds it",
@@ -37,6 +40,15 @@ class RetentionPolicy:
         if not 1 <= days <= limits.RETENTION_DAYS_MAX:
             raise Invalid(f"{days} days of retention; 1 to {limits.RETENTION_DAYS_MAX} are accepted")
         return cls(session_ms=days * limits.DAY_MS, knowledge_ms=days * limits.DAY_MS, rows_max=rows_max)
+
+    def configured(self, retention: Retention) -> Self:
+        """This policy with the spans that the configuration sets."""
+        sessions, knowledge = retention.sessions_days, retention.knowledge_days
+        return replace(
+            self,
+            session_ms=self.session_ms if sessions is None else sessions * limits.DAY_MS,
+            knowledge_ms=self.knowledge_ms if knowledge is None else knowledge * limits.DAY_MS,
+        )
 
     def check(self) -> None:
         """Raise Invalid for a span that is not above zero, and for bounds out of range (behaviour 154)."""

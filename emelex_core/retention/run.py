@@ -44,9 +44,7 @@ class _Run:
         try:
             return phase()
         except (Storage, Refused, Corrupt) as error:
-            problem = PhaseProblem(
-                phase=name, kind=type(error).__name__, message=error.message, exit_code=error.exit_code
-            )
+            problem = PhaseProblem(phase=name, kind=error.kind, message=error.message, exit_code=error.exit_code)
             self.problems.append(problem)
             return None
 

@@ -53,7 +53,7 @@ def retain(
     """Remove Sessions that were not used for too long, the longest unused first. Raises: Storage."""
     cutoff = counted_at - policy.session_ms
     with database.read() as transaction:
-        due, kept, more = _over_age(transaction, policy, cutoff)
+        due, kept, more = _over_age(transaction, policy, counted_at)
         expiring = _expiring(transaction, policy, counted_at)
         freed = [_contents(transaction, removal.id) for removal in due] if dry_run else []
     if not dry_run:
@@ -71,11 +71,16 @@ def retain(
 
 
 def _over_age(
-    transaction: Transaction, policy: RetentionPolicy, cutoff: int
+    transaction: Transaction, policy: RetentionPolicy, counted_at: int
 ) -> tuple[list[Removal], list[KeptSession], bool]:
     rows = transaction.all(
         SQL["sessions_over_age"],
-        {"cutoff": cutoff, "tolerance": _CLOCK_TOLERANCE_MS, "limit": policy.rows_max},
+        {
+            "counted_at": counted_at,
+            "cutoff": counted_at - policy.session_ms,
+            "tolerance": _CLOCK_TOLERANCE_MS,
+            "limit": policy.rows_max,
+        },
     )
     due: list[Removal] = []
     kept: list[KeptSession] = []

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from emelex_core import codec
+from emelex_core import codec, limits
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database, Value
+from emelex_core.db.database import Database
 from emelex_core.db.statements import load
 
 SQL: Final = load("emelex_core", "retention")
 _NAME_BYTES_MAX: Final = 64
 
 
+def is_taken(database: Database, name: str, slot: int) -> bool:
+    """Whether somebody has taken a slot. Most who ask come second: they need no write lock to learn it."""
+    with database.read() as transaction:
+        return transaction.one(SQL["slot_taken"], {"name": name, "slot": slot}) is not None
+
+
 def take(database: Database, name: str, slot: int, *, clock: Clock) -> bool:
     """Take the slot of a schedule, an instant in milliseconds; whether it was free. Raises: Invalid, Storage."""
     codec.check_line(name, what="name of a schedule", bytes_max=_NAME_BYTES_MAX)
-    key: dict[str, Value] = {"name": name, "slot": slot}
-    with database.read() as transaction:
-        # Most who ask come second: they need no write lock to learn it.
-        if transaction.one(SQL["slot_taken"], key) is not None:
-            return False
+    if is_taken(database, name, slot):
+        return False
     with database.write() as transaction:
-        return transaction.run(SQL["take_slot"], {**key, "now": clock()}) == 1
+        return transaction.run(SQL["take_slot"], {"name": name, "slot": slot, "now": clock()}) == 1
+
+
+def give_back(database: Database, name: str, slot: int) -> None:
+    """Make a slot free again, for a run that failed. Waits as long as a settlement does. Raises: Storage."""
+    with database.write(wait_ms=limits.SETTLE_WAIT_MS) as transaction:
+        transaction.run(SQL["give_slot_back"], {"name": name, "slot": slot})
 
 
 def last(database: Database, name: str) -> tuple[int, int] | None:

@@ -41,6 +41,7 @@ class AppendedTurn:
 class _Prepared:
     event: Event
     payload: bytes
+    media: tuple[AssetRef, ...]
 
 
 PreparedTurn = tuple[_Prepared, ...]
@@ -64,7 +65,8 @@ def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTu
         what = f"event {index + 1} of the turn"
         if event.kind is EventKind.SUMMARY and not allow_summary:
             raise Invalid(f"{what}: Summaries are written by the compaction worker only")
-        _check_media(event.media, what)
+        media = event.media
+        _check_media(media, what)
         if event.source_record is not None:
             codec.check_line(event.source_record, what=f"{what}: source record", bytes_max=_RECORD_BYTES_MAX)
         if event.occurred_at is not None and abs(event.occurred_at) > _INSTANT_MAX:
@@ -73,7 +75,7 @@ def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTu
         size += len(payload)
         if size > limits.TURN_BYTES_MAX:
             raise Invalid(f"the turn is larger than {limits.TURN_BYTES_MAX} bytes")
-        prepared.append(_Prepared(event, payload))
+        prepared.append(_Prepared(event, payload, media))
     return tuple(prepared)
 
 
@@ -99,16 +101,15 @@ def lay_out(session_id: str, tail: Tail, turns: Sequence[PreparedTurn], *, now: 
     links: list[tuple[int, int, AssetRef]] = []
     appended: list[AppendedTurn] = []
     for turn in turns:
-        turn_id = ids.ordered_id()
+        turn_id, *fresh = ids.ordered_ids(1 + len(turn))
         first = tail.sequence + 1
         for position, item in enumerate(turn):
-            row = _row(session_id, tail, item, turn_id, position, len(turn), now)
+            row = _row(session_id, tail, item, fresh[position], turn_id, position, len(turn), now)
             tail = Tail(sequence=tail.sequence + 1, chain=cast(bytes, row["chain"]))
             rows.append(row)
-            links.extend((tail.sequence, ordinal, ref) for ordinal, ref in enumerate(item.event.media))
-        event_ids = tuple(cast(str, row["id"]) for row in rows[-len(turn) :])
+            links.extend((tail.sequence, ordinal, ref) for ordinal, ref in enumerate(item.media))
         appended.append(
-            AppendedTurn(turn_id=turn_id, first_sequence=first, last_sequence=tail.sequence, event_ids=event_ids)
+            AppendedTurn(turn_id=turn_id, first_sequence=first, last_sequence=tail.sequence, event_ids=tuple(fresh))
         )
     size = sum(map(size_of, turns))
     return Batch(rows=tuple(rows), links=tuple(links), turns=tuple(appended), tail=tail, bytes=size)
@@ -153,10 +154,16 @@ def _repeated(transaction: Transaction, session_id: str, batch: Batch) -> Invali
 
 
 def _row(
-    session_id: str, tail: Tail, item: _Prepared, turn_id: str, position: int, turn_size: int, now: int
+    session_id: str,
+    tail: Tail,
+    item: _Prepared,
+    event_id: str,
+    turn_id: str,
+    position: int,
+    turn_size: int,
+    now: int,
 ) -> dict[str, int | str | bytes | None]:
     event = item.event
-    event_id = ids.ordered_id()
     chain = digests.next_chain(
         tail.chain,
         sequence=tail.sequence + 1,

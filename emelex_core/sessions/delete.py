@@ -33,6 +33,7 @@ class DeletedSession:
     """What went. `assets` and `asset_bytes` are those that only this Session linked.
 
     `kept_assets` are of these, but stored again since or named by a turn under way elsewhere: their grace begins now.
+    `knowledge` entries were distilled from it and stay.
     `problems` are files that could not be removed; they are cataloged still, as orphans.
     """
 
@@ -43,6 +44,7 @@ class DeletedSession:
     assets: int
     asset_bytes: int
     kept_assets: int
+    knowledge: int
     problems: tuple[AssetProblem, ...]
 
 
@@ -61,7 +63,7 @@ def delete(
     with database.write() as transaction:
         now = clock()
         session = registry.get(transaction, session_id, now=now)
-        events, jobs = transaction.all(SQL["contents"], {"session_id": session_id})[0]
+        events, jobs, knowledge = transaction.all(SQL["contents"], {"session_id": session_id})[0]
         alone = [cast(str, row[0]) for row in transaction.all(ASSETS["only_of_session"], {"session_id": session_id})]
         _require_idle(transaction, session, now)
         if guard is not None:
@@ -80,6 +82,7 @@ def delete(
         assets=tally.rows,
         asset_bytes=tally.bytes,
         kept_assets=len(alone) - len(freed),
+        knowledge=cast(int, knowledge),
         problems=tuple(tally.problems.listed),
     )
 

@@ -95,10 +95,11 @@ class SessionLease:
             raise Invalid("no turn to append")
         if self._tail is None:
             raise ReplayRequired(f"Session {self.session_id} has history: replay it before the first append")
-        identity.require_same(self._workspace.path, self._workspace.identity)
-        now = self._clock()
-        batch = append.lay_out(self.session_id, self._tail, turns, now=now)
         with self._database.write() as transaction:
+            # Inside, since waiting for the write lock may have taken seconds: the directory and the deadline of now count.
+            identity.require_same(self._workspace.path, self._workspace.identity)
+            now = self._clock()
+            batch = append.lay_out(self.session_id, self._tail, turns, now=now)
             self._advance(transaction, self._tail, batch, now)
             append.insert(transaction, self.session_id, batch)
             if also is not None:

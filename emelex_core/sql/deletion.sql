@@ -6,7 +6,11 @@ SELECT lease_until FROM jobs
  ORDER BY lease_until DESC LIMIT 1;
 
 -- name: contents
-SELECT (SELECT count(*) FROM events WHERE session_id = :session_id), (SELECT count(*) FROM jobs WHERE session_id = :session_id);
+-- Knowledge counts where an entry that is in use has a version of this Session.
+SELECT (SELECT count(*) FROM events WHERE session_id = :session_id),
+       (SELECT count(*) FROM jobs WHERE session_id = :session_id),
+       (SELECT count(DISTINCT v.knowledge_row) FROM knowledge_versions AS v JOIN knowledge AS k ON k.row = v.knowledge_row
+         WHERE v.source_session_id = :session_id AND k.tombstoned_at IS NULL);
 
 -- name: delete
 DELETE FROM sessions

@@ -21,9 +21,9 @@ RETURNING row;
 
 -- name: activate
 -- A distilled entry that retention or distillation had taken away comes back with its new evidence; what the user has
--- forgotten does not (behaviour 140).
+-- forgotten does not (behaviour 140). `touched_at` is clock.touched_at.
 UPDATE knowledge
-   SET active_version = :version, tombstoned_at = NULL, tombstoned_by = NULL, updated_at = max(updated_at + 1, :now)
+   SET active_version = :version, tombstoned_at = NULL, tombstoned_by = NULL, updated_at = touched_at(updated_at, :now)
  WHERE row = :row AND pinned = 0 AND tombstoned_by IS NOT 'user';
 
 -- name: add_version

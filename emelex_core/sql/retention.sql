@@ -15,6 +15,9 @@ ON CONFLICT (one) DO UPDATE SET seen_at = :seen_at, counted_at = :counted_at, li
 -- name: take_slot
 INSERT INTO maintenance_slots (name, slot, taken_at) VALUES (:name, :slot, :now) ON CONFLICT (name, slot) DO NOTHING;
 
+-- name: give_slot_back
+DELETE FROM maintenance_slots WHERE name = :name AND slot = :slot;
+
 -- name: slot_taken
 SELECT 1 FROM maintenance_slots WHERE name = :name AND slot = :slot;
 
@@ -50,10 +53,12 @@ UPDATE sessions SET lease_token = NULL, lease_until = NULL, lease_owner = NULL
 
 -- name: sessions_over_age
 -- `keep` says why a Session that is old enough stays. A Session's row number tells when it was made, whatever the clock said:
--- one that claims to be older than one before it was dated by a clock that was wrong, and such a date deletes nothing.
+-- one that claims to be older than one before it was dated by a clock that was wrong, and such a date deletes nothing. One
+-- that is dated ahead of the time that counts says nothing of those after it.
 WITH dated AS (
     SELECT s.id AS id, s.row AS row, s.updated_at AS updated_at, s.created_at AS created_at,
-           max(s.created_at) OVER (ORDER BY s.row ROWS UNBOUNDED PRECEDING) AS newest_before
+           max(CASE WHEN s.created_at <= :counted_at THEN s.created_at END)
+               OVER (ORDER BY s.row ROWS UNBOUNDED PRECEDING) AS newest_before
       FROM sessions AS s)
 SELECT d.id, d.updated_at,
        CASE WHEN d.created_at < d.newest_before - :tolerance AND d.updated_at < d.newest_before THEN 'clock'

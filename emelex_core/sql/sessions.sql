@@ -1,4 +1,4 @@
--- Statements over `sessions` and `workspaces`.
+-- Statements over `sessions` and `workspaces`. `touched_at` is clock.touched_at: it rises, unless it ran ahead by far.
 
 -- name: find_workspace
 SELECT id, path FROM workspaces
@@ -58,7 +58,7 @@ UPDATE sessions SET lease_until = :now + :lease_ms
 -- name: claim
 UPDATE sessions
    SET lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner,
-       updated_at = max(updated_at + 1, :now)
+       updated_at = touched_at(updated_at, :now)
  WHERE id = :id
    AND (lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner))
 RETURNING last_sequence, chain;
@@ -79,7 +79,7 @@ UPDATE sessions SET lease_token = NULL, lease_until = NULL, lease_owner = NULL W
 -- name: advance
 UPDATE sessions
    SET last_sequence = :last_sequence, chain = :chain, event_bytes = event_bytes + :bytes,
-       lease_until = :now + :lease_ms, updated_at = max(updated_at + 1, :now)
+       lease_until = :now + :lease_ms, updated_at = touched_at(updated_at, :now)
  WHERE id = :id AND lease_token = :token AND lease_until > :now AND last_sequence = :cursor;
 
 -- name: advance_by_summary
@@ -95,7 +95,7 @@ UPDATE sessions
 SELECT last_sequence, chain, summary_sequence, covered_sequence FROM sessions WHERE id = :id;
 
 -- name: rename_claimed
-UPDATE sessions SET title = :title, updated_at = max(updated_at + 1, :now) WHERE id = :id AND lease_token = :token;
+UPDATE sessions SET title = :title, updated_at = touched_at(updated_at, :now) WHERE id = :id AND lease_token = :token;
 
 -- name: to_plan
 -- Sessions that can be due for compaction: what is not covered has at least as many bytes as the trigger has tokens (a
@@ -119,7 +119,7 @@ UPDATE sessions SET planned_sequence = :sequence WHERE id = :id AND planned_sequ
 -- name: bind_model
 -- Once: a binding is never changed. `token` is that of the lease under which a claimed Session is bound, else null.
 UPDATE sessions
-   SET model_reference = :reference, model_snapshot_id = :snapshot_id, updated_at = max(updated_at + 1, :now)
+   SET model_reference = :reference, model_snapshot_id = :snapshot_id, updated_at = touched_at(updated_at, :now)
  WHERE id = :id AND model_reference IS NULL
    AND (lease_token IS :token OR lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner));
 

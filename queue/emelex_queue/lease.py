@@ -11,6 +11,7 @@ The module owns these invariants:
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Callable
 from typing import Final, NoReturn, Self, cast
@@ -19,7 +20,7 @@ from emelex_core import codec, faults, limits, publish
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database, Transaction, Value
 from emelex_core.db.statements import load
-from emelex_core.errors import Corrupt, EmelexError, SessionBusy, StaleJobLease
+from emelex_core.errors import Cancelled, Corrupt, EmelexError, SessionBusy, StaleJobLease, Storage
 from emelex_core.sessions import pages
 from emelex_queue.backoff import backoff_ms, is_terminal
 from emelex_queue.records import ClaimedJob
@@ -59,10 +60,18 @@ class JobLease:
         if not renewed and not self.settled:
             raise self._stale("renew")
 
-    def require_idle_session(self, database: Database) -> None:
-        """Raise SessionBusy when the job's Session has become live: interactive execution wins."""
+    def require_undisturbed(self, database: Database) -> None:
+        """Look through a connection of the calling thread whether the work may go on. Writes nothing.
+
+        Raises: SessionBusy when the job's Session has become live (interactive execution wins); StaleJobLease when
+        the job is held no more: cancelled, expired or taken over.
+        """
+        holder = self._holder()
         with database.read() as transaction:
             self._require_idle(transaction)
+            holds = transaction.one(SQL["holds"], holder) is not None
+        if not holds and not self.settled:
+            raise self._stale("go on with")
 
     def complete(self, apply: Callable[[Transaction], None], *, record: dict[str, object]) -> None:
         """Write the result by `apply` and settle, in one transaction; `record` says what made it.
@@ -118,6 +127,12 @@ class JobLease:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.settled:
+            return
+        if isinstance(error, Storage | Cancelled):
+            # Neither a stop nor a locked disk is the job's failure. What cannot be given back now, expiry will count.
+            with contextlib.suppress(EmelexError):
+                self.release()
+            self._token = b""
             return
         what = "the worker left the job unsettled" if error is None else f"{type(error).__name__}: {error}"
         try:

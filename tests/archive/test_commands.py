@@ -43,7 +43,7 @@ def test_an_export_goes_to_stdout_or_to_a_new_file(memory: Archive, tmp_path: Pa
     before = target.read_bytes()
     assert len(json.loads(before)["sessions"]) == 2
     again = memory("export", "--all", "-o", target, "--json")
-    assert (again.code, again.error["kind"]) == (1, "Invalid")
+    assert (again.code, again.error["kind"]) == (6, "Refused")
     assert target.read_bytes() == before
 
 

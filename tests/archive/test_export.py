@@ -18,7 +18,7 @@ from emelex_core.archive import shapes
 from emelex_core.archive.document import Write
 from emelex_core.archive.export import export, export_session
 from emelex_core.archive.new_file import new_file
-from emelex_core.errors import Busy, Corrupt, Invalid, NotFound
+from emelex_core.errors import Busy, Corrupt, NotFound, Refused
 from life import QUOTE, Life
 from stores import edit, rows
 
@@ -220,7 +220,7 @@ def test_a_file_appears_whole_private_and_never_over_another(
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     before = target.read_bytes()
     json.loads(before)
-    with pytest.raises(Invalid, match="exists already"), new_file(target) as write:
+    with pytest.raises(Refused, match="exists already"), new_file(target) as write:
         write(b"other")
     assert target.read_bytes() == before
 
@@ -242,7 +242,7 @@ def test_a_failed_export_leaves_nothing(tmp_path: Path) -> None:
 def test_a_name_that_is_taken_meanwhile_stays(tmp_path: Path) -> None:
     """160: the race for the name is lost, not the other's file."""
     target = tmp_path / "out.json"
-    with pytest.raises(Invalid, match="exists already"), new_file(target):
+    with pytest.raises(Refused, match="exists already"), new_file(target):
         target.write_bytes(b"theirs")
     assert target.read_bytes() == b"theirs"
     assert list(tmp_path.iterdir()) == [target]

@@ -163,7 +163,7 @@ def test_knowledge_outlives_its_session(store: MemoryStore, show: Show) -> None:
     edit(
         path,
         "INSERT INTO knowledge_versions "
-        "VALUES (1, 1, 'c', 0.5, 'distillation', ?, ?, 1, 2, ?, 'e', 1, 'user', 'q', 'j', 1)",
+        "VALUES (1, 1, 'c', 0.5, 'distillation', ?, ?, 1, 2, ?, 'e', 1, 'user', 'q', 'j', 1, NULL)",
         (session.id, session.id, "a" * 64),
     )
     store.delete_session(session.id)

@@ -12,7 +12,7 @@ import pytest
 
 from emelex_core import AssetRef, MemoryStore, Session
 from emelex_core.assets.records import AssetLink
-from emelex_core.errors import AmbiguousId, Corrupt, Invalid, NotFound
+from emelex_core.errors import AmbiguousId, Corrupt, Invalid, NotFound, Refused
 from pictures import picture
 from stores import BECOME_NOBODY, answer, child, edit
 
@@ -226,7 +226,7 @@ def test_export_writes_a_private_copy(store: MemoryStore, ref: AssetRef, tmp_pat
     assert (out / "a.png").stat().st_mode & 0o777 == 0o600
     assert (out / "a.png").stat().st_nlink == 1
     for taken in (out / "a.png", out):
-        with pytest.raises(Invalid, match="exists already"):
+        with pytest.raises(Refused, match="exists already"):
             store.export_asset(ref.sha256, taken)
     with pytest.raises(NotFound, match="no directory"):
         store.export_asset(ref.sha256, out / "none" / "a.png")
@@ -253,5 +253,5 @@ def test_export_where_no_hard_links_are(
     monkeypatch.setattr(os, "link", refuse)
     store.export_asset(ref.sha256, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes() == picture(1, 200_000)
-    with pytest.raises(Invalid, match="exists already"):
+    with pytest.raises(Refused, match="exists already"):
         store.export_asset(ref.sha256, tmp_path / "a.png")

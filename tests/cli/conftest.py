@@ -1,5 +1,5 @@
 """The program, with real Homes."""
 
-from homes import elsewhere, emelex, learn, store, talk, transcript, workspace
+from homes import elsewhere, emelex, learn, show, store, talk, transcript, workspace
 
-__all__ = ["elsewhere", "emelex", "learn", "store", "talk", "transcript", "workspace"]
+__all__ = ["elsewhere", "emelex", "learn", "show", "store", "talk", "transcript", "workspace"]

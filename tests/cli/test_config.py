@@ -69,7 +69,11 @@ def test_later_layers_win_and_are_named(home: Home, project: Path) -> None:
     [
         ("[worker]\nthread = 2\n", "unknown key worker.thread", "did you mean worker.threads?"),
         ("[workers]\nthreads = 2\n", "unknown table or key workers", "did you mean worker?"),
-        ("threads = 2\n", "unknown table or key threads", "known are models, worker, compaction, distillation"),
+        (
+            "threads = 2\n",
+            "unknown table or key threads",
+            "known are models, worker, compaction, distillation, retention",
+        ),
         ("worker = 2\n", "worker must be a table", "write [worker]"),
         ("[worker]\nthreads = 0\n", "worker.threads is '0'", None),
         ("[worker]\nthreads = true\n", "worker.threads is 'True'", None),
@@ -126,10 +130,12 @@ def test_a_pasted_key_is_in_no_message(home: Home, line: str) -> None:
         (ENDPOINT, "endpoint"),
         ("[models]\nendpoint = {}\n", "endpoint"),
         ('[models]\ndefault = "endpoint:big"\n', "models.default"),
+        ("[retention]\nsessions_days = 1\n", "retention.sessions_days"),
+        ("[retention]\nknowledge_days = 3650\n", "retention.knowledge_days"),
     ],
 )
-def test_a_project_may_not_send_text_elsewhere(home: Home, project: Path, text: str, key: str) -> None:
-    """Endpoints, and choosing one, are the user's own business."""
+def test_what_only_the_user_may_say(home: Home, project: Path, text: str, key: str) -> None:
+    """Endpoints and choosing one, to which text would be sent; and how long a store keeps what all projects share."""
     _user(home, ENDPOINT)
     place = _project(project, text)
     with pytest.raises(Refused) as caught:
@@ -153,6 +159,26 @@ def test_a_project_only_takes_away(home: Home, project: Path) -> None:
     assert (found.compaction.trigger_percent, found.compaction.keep_turns) == (70, 9)
     assert found.distillation.enabled is False
     assert found.origins["distillation.enabled"] == str(home.config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("trigger_percent", 2), ("target_percent", 1), ("keep_turns", 1), ("keep_turns", 4)]
+)
+def test_a_project_cannot_undercut_what_the_user_left_unset(home: Home, project: Path, key: str, value: int) -> None:
+    """An unset key stands for its default, which is as strict as a stated one; it stays unset."""
+    _project(project, f"[compaction]\n{key} = {value}\n")
+    found = _load(home, project)
+    assert getattr(found.compaction, key) is None
+    assert found.origins[f"compaction.{key}"] == config.DEFAULT
+
+
+def test_a_project_may_be_stricter_than_an_unset_default(home: Home, project: Path) -> None:
+    """Later, less, and with more turns kept."""
+    place = _project(project, "[compaction]\ntrigger_percent = 90\ntarget_percent = 60\nkeep_turns = 5\n")
+    found = _load(home, project)
+    assert (found.compaction.trigger_percent, found.compaction.target_percent) == (90, 60)
+    assert found.compaction.keep_turns == 5
+    assert found.origins["compaction.keep_turns"] == str(place)
 
 
 def test_a_project_is_a_git_work_tree(home: Home, tmp_path: Path) -> None:

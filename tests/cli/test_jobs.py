@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from emelex_core import MemoryStore, Session
+from emelex_core.errors import StaleJobLease
 from emelex_core.jobs import reading
 from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
@@ -73,6 +74,39 @@ def test_retry_all(emelex: Program, talk: Talk, fail: Callable[[str], str]) -> N
     assert [line["id"] for line in emelex("memory", "jobs", "retry", "--all", "--json").lines] == ids
     result = emelex("memory", "jobs", "retry", "--all")
     assert (result.code, result.out, result.err) == (0, "", "emelex: no failed jobs\n")
+
+
+def test_a_running_job_is_taken_back_uncounted(emelex: Program, talk: Talk, store: MemoryStore) -> None:
+    """Seed: cancellation releases authority without consuming an attempt; the worker can settle nothing any more."""
+    session = talk(1)
+    lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert lease is not None
+    cancelled = emelex("memory", "jobs", "cancel", lease.job.id[:8], "--json").json
+    assert (cancelled["id"], cancelled["state"], cancelled["failure_count"]) == (lease.job.id, "pending", 0)
+    with pytest.raises(StaleJobLease):
+        lease.complete(lambda transaction: None, record={})
+    again = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock, session_id=session.id)
+    assert again is not None
+    assert (again.job.id, again.job.attempt) == (lease.job.id, 1)
+    again.release()
+
+
+@pytest.mark.parametrize("state", ["pending", "completed", "failed"])
+def test_what_does_not_run_cannot_be_cancelled(
+    emelex: Program, talk: Talk, fail: Callable[[str], str], learn: Callable[..., None], state: str
+) -> None:
+    """Exit 3; the error says how the job stands, and it stays so."""
+    talk(1)
+    if state == "failed":
+        fail("no")
+    if state == "completed":
+        learn("rule.parcels")
+    (job,) = emelex("memory", "jobs", "list", "--json").lines
+    result = emelex("memory", "jobs", "cancel", job["id"], "--json")
+    assert (result.code, result.error["kind"]) == (3, "NotFound")
+    assert f"is {state}" in result.error["message"]
+    assert emelex("memory", "jobs", "list", "--json").lines == [job]
+    assert emelex("memory", "jobs", "cancel", "00000000").code == 3
 
 
 def test_a_misspelt_id_changes_nothing(

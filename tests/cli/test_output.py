@@ -6,13 +6,17 @@ import json
 import unicodedata
 
 import pytest
+from emelex_cli.documents import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_cli import durations, shapes, sqlite_release
-from emelex_cli.documents import Document
 from emelex_cli.output import describe, neutralise, one_line, path_text, to_json
-from emelex_core.errors import AmbiguousId, Storage, UsageError
+from emelex_core.archive.backup import _Overtaken
+from emelex_core.assets.files import Missing
+from emelex_core.db.database import Conflict
+from emelex_core.db.schema import Outdated
+from emelex_core.errors import AmbiguousId, EmelexError, NewerSchema, Storage, UsageError
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TEXT = st.text(st.characters(), max_size=60)
@@ -68,6 +72,22 @@ def test_an_error_is_described_with_its_causes() -> None:
         "causes": ["OSError: [Errno 28] No space left on device", "ValueError: deep"],
     }
     assert describe(AmbiguousId("two", candidates=("a", "b")))["candidates"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (_Overtaken("gone"), "StorageBusy"),
+        (Missing("gone"), "Corrupt"),
+        (Conflict("twice"), "Corrupt"),
+        (Outdated("old"), "Refused"),
+        (NewerSchema("new"), "NewerSchema"),
+        (EmelexError("bare"), "EmelexError"),
+    ],
+)
+def test_the_kind_of_an_error_is_a_class_of_the_tree(error: EmelexError, kind: str) -> None:
+    """What a module derives for itself has its parent's name outside."""
+    assert describe(error)["kind"] == kind
 
 
 def test_paths_are_valid_text() -> None:

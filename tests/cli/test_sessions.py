@@ -1,4 +1,4 @@
-"""`memory sessions list`, `show` and `export` (behaviours 149, 157, 159, 160, 161)."""
+"""`memory sessions list`, `show`, `export` and `delete` (behaviours 29, 108, 149, 157, 159, 160, 161)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from emelex_core import MemoryStore, Session
+from emelex_core import MemoryStore, Session, identity
+from emelex_core.archive import shapes
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
+from pictures import picture
 from program import TRICKY, Program
 from stores import edit
 
@@ -120,12 +124,16 @@ def test_export_is_whole_private_and_synced(emelex: Program, talk: Talk, tmp_pat
     assert target.read_text("utf-8") == emelex("memory", "sessions", "export", session.id).out
     found = json.loads(target.read_bytes())
     assert list(found) == ["schema_version", "workspace", "sessions", "knowledge"]
-    assert (found["schema_version"], found["workspace"], found["knowledge"]) == (1, {"path": str(emelex.workspace)}, [])
+    assert (found["schema_version"], found["workspace"], found["knowledge"]) == (
+        1,
+        shapes.workspace(str(emelex.workspace), identity.inspect(emelex.workspace).identity),
+        [],
+    )
     (only,) = found["sessions"]
     assert list(only) == ["session", "snapshot", "coverage", "events", "assets"]
     assert (only["snapshot"], only["coverage"], only["assets"]) == (None, None, [])
     assert len(only["events"]) == 12
-    assert [path.name for path in tmp_path.iterdir() if "export" in path.name] == []
+    assert [path.name for path in tmp_path.iterdir() if ".part-" in path.name] == []
 
 
 def test_export_never_touches_an_existing_file(emelex: Program, talk: Talk, tmp_path: Path) -> None:
@@ -137,8 +145,10 @@ def test_export_never_touches_an_existing_file(emelex: Program, talk: Talk, tmp_
     dangling.symlink_to(tmp_path / "nowhere")
     before = sorted(path.name for path in tmp_path.iterdir())
     for target in (file, link, dangling, tmp_path):
-        result = emelex("memory", "sessions", "export", session.id, "-o", target, "--json")
-        assert (result.code, result.error["kind"]) == (6, "Refused")
+        for command in (("sessions", "export", session.id), ("export",)):
+            result = emelex("memory", *command, "-o", target, "--json")
+            assert (result.code, result.error["kind"]) == (6, "Refused")
+            assert str(target) in result.error["message"]
     assert file.read_text("utf-8") == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
@@ -148,9 +158,10 @@ def test_export_into_no_directory_is_one_clear_error(emelex: Program, talk: Talk
     session = talk(1)
     for target in (tmp_path / "missing" / "x.json", emelex.database / "x.json"):
         result = emelex("memory", "sessions", "export", session.id, "-o", target, "--json")
-        assert result.code == 1
+        assert (result.code, result.error["kind"]) == (3, "NotFound")
         assert str(target.parent) in result.error["message"]
-    assert emelex("memory", "sessions", "export", session.id, "--output", "").code == 1
+    for nothing in ("", "here/"):
+        assert emelex("memory", "sessions", "export", session.id, "--output", nothing).code == 1
 
 
 def test_export_of_a_damaged_session_leaves_no_file(emelex: Program, talk: Talk, tmp_path: Path) -> None:
@@ -165,4 +176,52 @@ def test_export_of_a_damaged_session_leaves_no_file(emelex: Program, talk: Talk,
     assert (result.code, result.error["kind"]) == (7, "Corrupt")
     assert "event 5" in result.error["message"]
     assert not target.exists()
-    assert [path for path in tmp_path.iterdir() if path.name.endswith(".emelex-export")] == []
+    assert [path for path in tmp_path.iterdir() if ".part-" in path.name] == []
+
+
+def test_delete_says_what_went_and_what_stays(
+    emelex: Program, talk: Talk, learn: Callable[..., None], store: MemoryStore
+) -> None:
+    """29, 108: events and jobs go, Knowledge stays with its evidence, and the words of the program say so."""
+    session = talk(2)
+    learn("rule.parcels")
+    result = emelex("memory", "sessions", "delete", session.id[:8])
+    assert (result.code, result.out) == (0, f"deleted {session.id}, Sort the parcels: 8 events, 1 jobs\n")
+    assert "1 Knowledge entries that were distilled from it stay" in result.err
+    (entry,) = store.list_knowledge(emelex.workspace)
+    assert (entry.key, entry.session_id, entry.source_alive) == ("rule.parcels", session.id, False)
+    assert emelex("memory", "sessions", "delete", session.id).code == 3
+    assert emelex("memory", "check").code == 0
+
+
+def test_delete_takes_the_media_that_nobody_else_names(
+    emelex: Program, show: Callable[..., Session], store: MemoryStore
+) -> None:
+    """108: shared bytes stay, the others leave catalog and directory."""
+    shared, own = store.store_asset(picture(1)), store.store_asset(picture(2))
+    show(shared)
+    gone = emelex("memory", "sessions", "delete", show(shared, own).id, "--json").json
+    assert (gone["assets"], gone["asset_bytes"], gone["problems"]) == (1, 64, [])
+    assert [asset.sha256 for asset in store.list_assets()] == [shared.sha256]
+
+
+def test_a_session_in_use_is_not_deleted(emelex: Program, talk: Talk, store: MemoryStore) -> None:
+    """By a chat, or by a worker: busy, until when, and everything as before."""
+    session = talk(1)
+    with store.claim_session(session.id, emelex.workspace) as chat:
+        busy = emelex("memory", "sessions", "delete", session.id, "--json")
+        assert (busy.code, busy.error["kind"]) == (4, "SessionBusy")
+        chat.release()
+    lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert lease is not None
+    assert emelex("memory", "sessions", "delete", session.id).code == 4
+    lease.release()
+    assert len(store.read_events(session.id)) == 4
+
+
+def test_delete_stays_in_its_workspace(emelex: Program, talk: Talk, elsewhere: Path) -> None:
+    """157: another workspace's Session needs the flag."""
+    session = talk(1, place=elsewhere)
+    refused = emelex("memory", "sessions", "delete", session.id, "--json")
+    assert (refused.code, refused.error["kind"]) == (6, "WorkspaceMismatch")
+    assert emelex("memory", "sessions", "delete", session.id, "--all").code == 0

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -179,6 +180,62 @@ def test_a_signal_gives_the_job_back(
     assert "Traceback" not in err
     (job,) = emelex("memory", "jobs", "list", "--json").lines
     assert (job["state"], job["failure_count"], job["lease_until"]) == ("pending", 0, None)
+
+
+def test_a_cancelled_job_ends_within_a_second_and_the_drain_goes_on(
+    emelex: Program, talk: Talk, server: Server
+) -> None:
+    """`jobs cancel` mid-inference: released, uncounted; with the queue paused the drain then finds nothing more."""
+    talk(1)
+    _endpoint(emelex, server.port)
+    with emelex.started("memory", "work", "--model", "endpoint:test", "--json") as process:
+        assert server.asked.wait(60)
+        assert emelex("memory", "pause").code == 0
+        (running,) = emelex("memory", "jobs", "list", "--state", "running", "--json").lines
+        assert emelex("memory", "jobs", "cancel", running["id"]).code == 0
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["type"] for line in lines] == ["job_started", "job_released", "memory_worker_complete"]
+    (job,) = emelex("memory", "jobs", "list", "--json").lines
+    assert (job["id"], job["state"], job["failure_count"]) == (running["id"], "pending", 0)
+
+
+def test_metrics_of_drains_add_up(emelex: Program, talk: Talk, tmp_path: Path) -> None:
+    """One file, replaced whole by each run that had something to do or not; its counters go on."""
+    path = tmp_path / "emelex.prom"
+    _endpoint(emelex, _closed_port())
+    for count in (1, 2):
+        talk(1)
+        done = emelex(
+            "memory", "work", "--kind", "distillation", "--model", "endpoint:test", "--metrics", path, "--json"
+        )
+        assert done.code == 0, done.err
+        assert f'emelex_job_attempts_total{{kind="distillation",outcome="retry"}} {count}\n' in path.read_text("utf-8")
+    text = path.read_text("utf-8")
+    assert 'emelex_jobs{kind="distillation",state="waiting"} 2\n' in text
+    assert "emelex_job_run_seconds_count 2\n" in text
+    assert emelex("memory", "work", "--kind", "compaction", "--metrics", path).code == 0
+    assert 'outcome="retry"} 2\n' in path.read_text("utf-8")
+    assert [found.name for found in tmp_path.glob("*.prom*")] == ["emelex.prom"]
+
+
+def test_a_place_for_metrics_is_looked_at_first(emelex: Program, talk: Talk) -> None:
+    """No address, no missing directory: refused before any job is claimed."""
+    talk(1)
+    for place, code in (("127.0.0.1:9464", 2), ("nowhere", 2), ("no/where.prom", 3)):
+        assert emelex("memory", "work", "--metrics", place).code == code, place
+    (job,) = emelex("memory", "jobs", "list", "--json").lines
+    assert (job["state"], job["failure_count"]) == ("pending", 0)
+
+
+def test_metrics_are_written_however_a_drain_ends(emelex: Program, talk: Talk) -> None:
+    """Its own error is what a person sees; a path is relative to `-C`, as git does."""
+    talk(1)
+    missing = ("memory", "work", "--model", "local:missing", "--json")
+    failed = emelex(*missing, "--metrics", "m.prom", "-C", emelex.home)
+    assert (failed.code, failed.error["message"]) == (3, emelex(*missing).error["message"])
+    assert 'emelex_jobs{kind="distillation",state="pending"} 1\n' in (emelex.home / "m.prom").read_text("utf-8")
 
 
 def test_a_reader_that_goes_away_gives_the_job_back(emelex: Program, talk: Talk, server: Server) -> None:

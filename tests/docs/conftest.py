@@ -9,9 +9,9 @@ import pytest
 from emelex_core import MemoryStore, Session
 from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
-from homes import emelex, learn, store, talk, transcript, workspace
+from homes import emelex, learn, show, store, talk, transcript, workspace
 
-__all__ = ["emelex", "everything", "learn", "store", "talk", "transcript", "workspace"]
+__all__ = ["emelex", "everything", "learn", "show", "store", "talk", "transcript", "workspace"]
 
 
 @pytest.fixture

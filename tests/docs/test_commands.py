@@ -11,6 +11,7 @@ import typer
 
 from emelex_cli.call import GLOBAL_OPTIONS
 from emelex_cli.grammar import app
+from program import Program
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text("utf-8")
 
@@ -49,11 +50,18 @@ def test_the_commands_of_this_release_are_there() -> None:
         "emelex memory retry",
         "emelex memory jobs list",
         "emelex memory jobs show",
+        "emelex memory jobs cancel",
         "emelex memory jobs retry",
+        "emelex memory pause",
+        "emelex memory resume",
         "emelex memory sessions list",
         "emelex memory sessions show",
         "emelex memory sessions export",
+        "emelex memory sessions delete",
         "emelex memory sessions rebind",
+        "emelex memory assets list",
+        "emelex memory assets export",
+        "emelex memory assets verify",
         "emelex memory export",
         "emelex memory check",
         "emelex memory backup",
@@ -78,6 +86,15 @@ def test_every_command_explains_itself() -> None:
         for parameter in command.params:
             if parameter.name != "help":
                 assert (getattr(parameter, "help", None) or "").strip(), f"{path}: {parameter.name}"
+
+
+def test_help_is_in_sections_and_cuts_no_sentence(emelex: Program) -> None:
+    """A reader finds the group first, and then what each command does."""
+    told = emelex("memory", "--help").out
+    for section in ("What is stored:", "The queue:", "Upkeep:"):
+        assert f"\n{section}\n" in told
+    assert "..." not in told.partition("What is stored:")[2]
+    assert told.index("Upkeep:") < told.index("  maintain ")
 
 
 def test_every_command_has_an_entry_in_the_page() -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from emelex_core.jobs.kinds import JobKind
+from emelex_queue import claims
 from emelex_workers import maintain, narrate
 from emelex_workers.pool_events import WorkerEnded
+from pictures import picture
 from program import Program
 from stores import edit
 from tinymodels import tiny_model
@@ -130,6 +133,39 @@ def test_publishing_is_printed_as_documented(emelex: Program, store: Any, talk: 
     empty = store.start_session(emelex.workspace, title="empty")
     _require("published_job", [emelex("memory", "distill", talk(1).id, "--json").json])
     _require("nothing_to_distill", [emelex("memory", "distill", empty.id, "--json").json])
+
+
+def test_what_is_undone_is_printed_as_documented(
+    emelex: Program, store: Any, talk: Callable[..., Any], learn: Callable[..., None]
+) -> None:
+    """A pause, its end, a cancelled job, a deleted Session with Knowledge that stays."""
+    session = talk(1)
+    learn("rule.parcels")
+    other = talk(1)
+    lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert lease is not None
+    _require("cancelled_memory_job", [emelex("memory", "jobs", "cancel", lease.job.id, "--json").json])
+    paused = [emelex("memory", "pause", *flags, "--json").lines for flags in (["--reason", "why"], [])]
+    _require("paused_queue", [line for lines in paused for line in lines])
+    _require("resumed_queue", emelex("memory", "resume", "--json").lines)
+    gone = [emelex("memory", "sessions", "delete", one.id, "--json").json for one in (session, other)]
+    assert [line["knowledge"] for line in gone] == [1, 0]
+    _require("deleted_session", gone)
+
+
+def test_assets_are_printed_as_documented(emelex: Program, store: Any, show: Callable[..., Any]) -> None:
+    """Listed, by Session, copied out, and verified: sound and damaged."""
+    refs = [store.store_asset(picture(seed)) for seed in (1, 2)]
+    session = show(*refs)
+    _require("asset", emelex("memory", "assets", "list", "--json").lines)
+    _require("linked_asset", emelex("memory", "assets", "list", "--session", session.id, "--json").lines)
+    copy = ("memory", "assets", "export", refs[0].sha256, "-o", "a.png", "--json")
+    _require("exported_asset", [emelex(*copy).json])
+    sound = emelex("memory", "assets", "verify", "--json").json
+    (store.assets_directory / refs[0].sha256).unlink()
+    damaged = emelex("memory", "assets", "verify", "--json").json
+    assert (sound["problems"], damaged["problem_count"]) == ([], 1)
+    _require("verified_assets", [sound, damaged])
 
 
 def test_the_whole_store_is_printed_as_documented(emelex: Program, everything: None, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from emelex_core import Event, MemoryStore, Session
+from pools import until
 from program import PROGRAM, Program
 from stores import DAY, edit
 
@@ -61,6 +62,33 @@ def test_days_are_the_users(emelex: Program, old: Session) -> None:
         assert emelex("memory", "maintain", "--days", days).code == 2
     for rows in ("0", "10001"):
         assert emelex("memory", "maintain", "--rows", rows).code == 2
+
+
+def test_days_of_the_configuration_stand_where_none_are_given(emelex: Program, old: Session) -> None:
+    """`[retention]` in the Home's file; the option wins over it; a project may not say it at all."""
+    config = emelex.home / "config.toml"
+    dry = ("memory", "maintain", "--dry-run")
+    config.write_text("[retention]\nsessions_days = 39\nknowledge_days = 3000\n", "utf-8")
+    assert f"would go: session {old.id}, not used for 39 days" in emelex(*dry).out
+    config.write_text("[retention]\nsessions_days = 41\n", "utf-8")
+    assert f"would go: session {old.id}" not in emelex(*dry).out
+    assert f"would go: session {old.id}" in emelex(*dry, "--days", "30").out
+    (emelex.workspace / ".git").mkdir()
+    (emelex.workspace / ".emelex.toml").write_text("[retention]\nsessions_days = 1\n", "utf-8")
+    refused = emelex(*dry, "--json")
+    assert (refused.code, refused.error["kind"]) == (6, "Refused")
+
+
+@pytest.mark.model
+def test_a_pool_keeps_as_long_as_the_configuration_says(emelex: Program, old: Session, store: MemoryStore) -> None:
+    """By itself it would keep a Session for 90 days; a new store's first slot has come, so that it runs at once."""
+    (emelex.home / "config.toml").write_text("[retention]\nsessions_days = 39\n", "utf-8")
+    with emelex.started("memory", "pool", "--workers", "1") as process:
+        until(lambda: old.id not in {session.id for session in store.list_sessions()}, seconds=30)
+        process.terminate()
+        assert process.wait(60) == 143
+    (line,) = emelex("memory", "removals", "--json").lines
+    assert (line["id"], line["reason"]) == (old.id, "not used for 39 days")
 
 
 def test_the_keys_are_those_that_are_documented(emelex: Program, store: MemoryStore) -> None:

@@ -88,6 +88,22 @@ def test_a_session_dated_by_a_wrong_clock_is_kept(
     assert [(kept.id, kept.reason) for kept in report.sessions.kept] == [(lost.id, "clock")]
 
 
+def test_a_session_of_the_future_keeps_no_later_one(
+    store: MemoryStore, talk: Talk, clock: ManualClock, live_through: Live
+) -> None:
+    """182: what was made while the clock was ahead says nothing of what was made after it."""
+    right = clock.now
+    clock.turn(4_000 * DAY)
+    ahead = talk("In the future")
+    clock.now = right
+    talk("At the true time")
+    live_through(91)
+    report = store.maintain()
+    assert report.sessions is not None
+    assert report.sessions.kept == ()
+    assert [session.id for session in store.list_sessions()] == [ahead.id]
+
+
 def test_a_session_that_is_old_by_its_record_goes_in_one_run(store: MemoryStore, talk: Talk, home: Home) -> None:
     """The clock agrees with the store's; only the Session's activity lies far back."""
     old, young = talk("Old"), talk("Young")

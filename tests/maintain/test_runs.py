@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 from collections.abc import Callable
@@ -11,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from emelex_core import MemoryStore, Session
-from emelex_core.errors import UsageError
+from emelex_core.errors import Refused, StorageBusy, UsageError
 from emelex_core.home import Home
 from emelex_core.retention import slots
 from emelex_core.retention.records import RetentionPolicy
+from emelex_workers import maintain as maintenance
 from emelex_workers.maintain import SCHEDULE, SCHEDULE_NAME, maintain, newest_slot, run_due
 from stores import DAY, MINUTE, ManualClock, answer, child, line, rows
 
@@ -95,6 +98,45 @@ def test_missed_slots_are_one_run(store: MemoryStore, clock: ManualClock) -> Non
         runs.append(sum(run_due(store) is not None for _ in range(3)))
     # The clock that was set back meets one slot that was missed then.
     assert runs == [1, 0, 1, 0, 1, 0, 1, 0]
+
+
+def test_a_busy_lock_leaves_the_slot_to_the_next_look(store: MemoryStore, clock: ManualClock) -> None:
+    """Who maintains by hand just then costs no night."""
+    clock.now = _instant("2027-03-04T05:00:00")
+    with maintenance._alone(store.database.path) as alone:
+        assert alone
+        assert run_due(store) is None
+    assert slots.last(store.database, SCHEDULE_NAME) is None
+    assert run_due(store) is not None
+
+
+def test_a_run_that_failed_gives_its_slot_back(
+    store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The night's work is done at the next look."""
+    clock.now = _instant("2027-03-04T05:00:00")
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryStore, "maintain", _locked)
+        with pytest.raises(StorageBusy):
+            run_due(store)
+    assert slots.last(store.database, SCHEDULE_NAME) is None
+    assert run_due(store) is not None
+    assert run_due(store) is None
+
+
+def _locked(*_: object, **__: object) -> None:
+    raise StorageBusy("locked")
+
+
+def test_a_file_system_without_locks_is_refused(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken for somebody else's run."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(Refused, match="cannot lock"):
+        maintain(store, RetentionPolicy())
 
 
 @pytest.mark.parametrize(

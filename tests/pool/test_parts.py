@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -10,18 +12,27 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from huey import Huey
+from huey.storage import BlackHoleStorage
 
 from emelex_core import MemoryStore, config, limits
-from emelex_core.errors import Invalid, UsageError
+from emelex_core.errors import Invalid, Refused, StorageBusy, UsageError
 from emelex_core.home import locate
 from emelex_core.models.resolve import BUILTIN_REFERENCE, resolve_model
+from emelex_queue.huey_storage import JobTableStorage
+from emelex_workers.engines import EngineSource
 from emelex_workers.latch import Latch
+from emelex_workers.overrides import PolicyOverrides
 from emelex_workers.planning_lock import PlanningLock
 from emelex_workers.pool import PoolOptions, run_pool
+from emelex_workers.pool_child import Child, Lines, PoolPlan
 from emelex_workers.pool_events import Channel, Death, JobLost, LostCounted
 from emelex_workers.pool_size import Machine, choose_size, this_machine, weights_bytes
+from emelex_workers.pool_worker import PoolWorker
 from emelex_workers.recycle import MemoryGuard, private_bytes
 from emelex_workers.respawn import Respawn
 from emelex_workers.slate import Phase, Slate
@@ -220,6 +231,46 @@ def test_one_planner_at_a_time(store: MemoryStore) -> None:
         assert held
     for lock in (first, second):
         lock.close()
+
+
+def test_a_file_system_without_locks_is_no_other_planner(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody would ever plan, without a word."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    lock = PlanningLock(store.database.path)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(Refused, match="cannot lock"), lock.attempt():
+        pass
+    lock.close()
+
+
+def test_a_locked_database_has_no_job_now(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From planning or from the claim: the worker waits for its next look, and plans again."""
+    lines = Lines(stop=Latch(), abort=Latch(), events=Channel(), deaths=Channel())
+    plan = SimpleNamespace(parent=os.getpid(), grace_seconds=1.0, growth_bytes_max=1)
+    slate = Slate()
+    child = Child(cast(PoolPlan, plan), lines, "Worker-1", slate)
+    worker = PoolWorker(Huey("test", results=False, storage_class=BlackHoleStorage), child, JobTableStorage())
+    worker._watch = CommitWatch(store.database)
+    worker._unplanned = False
+
+    def locked(now: float) -> None:
+        raise StorageBusy("locked")
+
+    monkeypatch.setattr(worker, "_turn", locked)
+    assert worker._next_lease() is None
+    assert worker._unplanned
+    slate.close()
+    lines.close()
+
+
+@pytest.mark.parametrize(("stated", "context"), [(None, 4_096), (1_000, 1_000), (16_000_000, 4_096)])
+def test_a_stated_context_only_lowers_the_models_own(stated: int | None, context: int) -> None:
+    """A project's file may state it, and must not switch compaction off."""
+    engines = cast(EngineSource, SimpleNamespace(context_tokens=lambda: 4_096))
+    assert PolicyOverrides(context_tokens=stated).policy(engines).context_tokens == context
 
 
 def test_nothing_of_sqlite_crosses_the_fork(home: Path, store: MemoryStore, workspace: Path) -> None:

@@ -40,10 +40,10 @@ def test_a_session_that_became_live_wins(store: MemoryStore, lease: JobLease, wo
             lease.complete(_nothing, record={})
         assert busy.value.held_until == store.clock() + limits.LEASE_MS
         with pytest.raises(SessionBusy):
-            lease.require_idle_session(store.database)
+            lease.require_undisturbed(store.database)
         assert (look(lease.job.id).state, look(lease.job.id).failure_count) == (JobState.RUNNING, 0)
         chat.release()
-    lease.require_idle_session(store.database)
+    lease.require_undisturbed(store.database)
     lease.complete(_nothing, record={"model": "m"})
     job, record = reading.get_job(store.database, lease.job.id[:8])
     assert (job.state, job.completed_at, record) == (JobState.COMPLETED, store.clock(), {"model": "m"})

@@ -368,6 +368,36 @@ def test_a_network_file_system_is_refused_before_anything_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("magic", "mount", "name"),
+    [
+        (0x00C36400, "ceph", "Ceph"),
+        (0x0BD00BD0, "lustre", "Lustre"),
+        (0x65735546, "fuse.glusterfs", "GlusterFS"),
+        (0x65735546, "fuse.sshfs", "SSHFS"),
+        (0x65735546, "fuse.gocryptfs", None),
+    ],
+)
+def test_network_file_systems_that_doctor_names_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, magic: int, mount: str, name: str | None
+) -> None:
+    """K7: one table for both. What runs over FUSE has one number, and the mount table tells which it is."""
+    device = tmp_path.stat().st_dev
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "21 1 0:999 / /proc rw shared:2 - proc proc rw\n"
+        f"36 25 {os.major(device)}:{os.minor(device)} / /srv/a\\040b rw,noatime shared:1 - {mount} box:/srv rw\n",
+        "utf-8",
+    )
+    monkeypatch.setattr(filesystem, "_MOUNTS", table)
+    monkeypatch.setattr(filesystem, "_file_system_type", lambda directory: magic)
+    if name is None:
+        filesystem.require_local(tmp_path)
+        return
+    with pytest.raises(Refused, match=name):
+        filesystem.require_local(tmp_path)
+
+
 def test_this_file_system_has_a_type(tmp_path: Path) -> None:
     """The real call behind the test above answers with a number that is no network's."""
     kind = filesystem._file_system_type(tmp_path)

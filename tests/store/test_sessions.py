@@ -285,6 +285,42 @@ def test_a_clock_that_was_set_back_does_not_hold_a_session_for_days(
     del lease
 
 
+@pytest.mark.parametrize("act", ["claim", "append", "rename"])
+def test_activity_that_a_wrong_clock_dated_ahead_comes_down(
+    store: MemoryStore, session: Session, workspace: Path, clock: ManualClock, path: Path, act: str
+) -> None:
+    """182: once the clock is right, the next use dates the Session by it."""
+    lease = store.claim_session(session.id, workspace)
+    ahead = clock.now + 400 * DAY
+    edit(path, "UPDATE sessions SET updated_at = ?", (ahead,))
+    clock.turn(SECOND)
+    if act == "claim":
+        lease.release()
+        edit(path, "UPDATE sessions SET updated_at = ?", (ahead,))
+        store.claim_session(session.id, workspace).release()
+    elif act == "append":
+        lease.append_turn([Event.user("Hello")])
+    else:
+        lease.rename("New")
+    assert rows(path, "SELECT updated_at FROM sessions") == [(clock.now,)]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "after"),
+    [
+        (START, START - SECOND, START + 1),
+        (START, START - limits.CLOCK_AHEAD_MS_MAX, START + 1),
+        (START, START - limits.CLOCK_AHEAD_MS_MAX - 1, START - limits.CLOCK_AHEAD_MS_MAX - 1),
+        (START, START, START + 1),
+        (START, START + SECOND, START + SECOND),
+        (START, 1_000, START + 1),
+    ],
+)
+def test_activity_rises_unless_it_ran_ahead_by_far(before: int, now: int, after: int) -> None:
+    """182: a clock at its epoch is the wrong one, and ages nothing."""
+    assert touched_at(before, now) == after
+
+
 def test_processes_that_claim_at_once_agree(home: Path, tmp_path: Path) -> None:
     """19 and K2: eight claim one Session, one gets it."""
     workspace = tmp_path / "workspace"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emelex_core import Event, MemoryStore, Session
+from emelex_core import AssetRef, Event, MemoryStore, Session
 from emelex_core.events import EventKind, ReasoningPart, TextPart, ToolCallPart
 from emelex_core.jobs.kinds import JobKind
 from emelex_core.knowledge import apply as knowledge
@@ -77,6 +77,19 @@ def _turn(number: int) -> list[Event]:
             "to port 5433 and the file there was locked."
         ),
     ]
+
+
+@pytest.fixture
+def show(store: MemoryStore, workspace: Path) -> Talk:
+    """Make a Session in which a person shows media, one event for all."""
+
+    def make(*media: AssetRef) -> Session:
+        session = store.start_session(workspace, title="pictures")
+        with store.claim_session(session.id, workspace) as lease:
+            lease.append_turn([Event.user("look at this", *media), Event.assistant("I see")])
+        return store.get_session(session.id)
+
+    return make
 
 
 @pytest.fixture

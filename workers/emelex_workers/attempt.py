@@ -2,6 +2,7 @@
 
 work ── done ──────────────▶ complete        (the result commits with the settlement)
      ├─ told to stop ──────▶ release         (nothing is counted)
+     ├─ taken away ────────▶ nothing         (an operator cancelled it; it is pending already)
      ├─ Session is live ───▶ release         (interactive execution wins)
      ├─ retryable failure ─▶ fail            (back-off, or terminal on the third)
      ├─ permanent failure ─▶ fail, terminal
@@ -11,6 +12,7 @@ work ── done ──────────────▶ complete        (
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from emelex_core import faults, limits
 from emelex_core.db.patience import patiently
@@ -24,7 +26,6 @@ from emelex_core.errors import (
     PermanentFailure,
     SessionBusy,
     StaleJobLease,
-    Storage,
 )
 from emelex_core.jobs.kinds import JobKind
 from emelex_core.store import MemoryStore
@@ -32,17 +33,28 @@ from emelex_queue.lease import JobLease, bounded
 from emelex_workers.compaction import compact
 from emelex_workers.distillation import distill
 from emelex_workers.heartbeat import Cause, Heartbeat
-from emelex_workers.progress import JobEnded
+from emelex_workers.progress import JobEnded, JobStep
 from emelex_workers.result import JobResult
-from emelex_workers.text import secrets
+from emelex_workers.telling import TellingEngine
+from emelex_workers.text import restate, secrets
 
 
-def attempt(store: MemoryStore, lease: JobLease, engine: ChatEngine, *, stop: CancelToken, chunking: bool) -> JobEnded:
+def attempt(
+    store: MemoryStore,
+    lease: JobLease,
+    engine: ChatEngine,
+    *,
+    stop: CancelToken,
+    chunking: bool,
+    tell: Callable[[JobStep], None] | None = None,
+) -> JobEnded:
     """Run a claimed job to its settlement and say how it ended.
 
     Raises: StaleJobLease when the lease was lost; Storage when the database failed, with the job released if possible.
     """
     started = time.monotonic()
+    if tell is not None:
+        engine = TellingEngine(engine, lease.job.id, calls_max=restate.CALLS_MAX, tell=tell)
     with lease, Heartbeat(store.database, lease, stop) as pulse:
         try:
             result = _work(store, lease, engine, pulse.cancel, chunking=chunking)
@@ -55,15 +67,15 @@ def attempt(store: MemoryStore, lease: JobLease, engine: ChatEngine, *, stop: Ca
         except Cancelled:
             if pulse.cause is Cause.LEASE_LOST:
                 raise pulse.error or StaleJobLease(f"the lease of job {lease.job.id} was lost") from None
+            if pulse.cause is Cause.TAKEN_AWAY:
+                return _ended("released", lease, started)
             return _released(lease, started)
         except SessionBusy:
             return _released(lease, started)
         except (JobFailure, Corrupt, Invalid) as error:
             return _failed(lease, started, error, permanent=isinstance(error, PermanentFailure | Corrupt))
-        except Storage:
-            lease.release()
-            raise
         except EmelexError:
+            # The lease gives itself back for a storage failure; for any other one it counts.
             raise
         except Exception as error:  # noqa: BLE001 - a fault in a job's code must not stop the jobs behind it
             return _failed(lease, started, error, permanent=False)
@@ -77,7 +89,8 @@ def _work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: Cance
 
 
 def _released(lease: JobLease, started: float) -> JobEnded:
-    lease.release()
+    # A lock that is held for a while must not turn a stop into a failure.
+    patiently(lease.release, seconds=limits.SETTLE_WAIT_MS / 1000, stopped=lambda: False)
     return _ended("released", lease, started)
 
 

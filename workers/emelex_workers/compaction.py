@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
-from emelex_core.errors import Corrupt, PermanentFailure, SessionBusy
+from emelex_core.errors import Corrupt, SessionBusy
 from emelex_core.events import Event, EventKind, TextPart
 from emelex_core.sessions import append, pages
 from emelex_core.sessions.append import Tail
@@ -23,6 +23,7 @@ from emelex_queue.records import ClaimedJob
 from emelex_workers.planning import chain_at
 from emelex_workers.result import JobResult, Made, ran, result_digest
 from emelex_workers.summarise import summarise
+from emelex_workers.text.restate import Usage
 
 SESSIONS: Final = load("emelex_core", "sessions")
 
@@ -45,7 +46,7 @@ def compact(
     session = store.get_session(job.session_id)
     through = job.source.through_sequence
     if through <= session.summary_sequence:
-        raise PermanentFailure(f"boundary {through} is not past the newest Summary, event {session.summary_sequence}")
+        return _overtaken(job, session.summary_sequence)
     before = Before(summary_sequence=session.summary_sequence, covered_sequence=session.covered_sequence)
     made = make(store, job, before, engine, cancel, chunking=chunking)
     provenance = {
@@ -62,6 +63,12 @@ def compact(
         _append_summary(transaction, job, made.text, provenance, now=store.clock())
 
     return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=0)
+
+
+def _overtaken(job: ClaimedJob, summary_sequence: int) -> JobResult:
+    """Settle a job whose events another Summary has covered since it was published: there is nothing left to do."""
+    record = {"kind": job.kind.value, "overtaken_by_summary": summary_sequence}
+    return JobResult(apply=lambda transaction: None, record=record, usage=Usage(), knowledge_candidates=0)
 
 
 def make(
@@ -138,5 +145,5 @@ def _append_summary(
         },
     )
     if not advanced:
-        raise SessionBusy(f"Session {job.session_id} is in use; its job waits", held_until=now)
+        raise SessionBusy(f"Session {job.session_id} is in use or was compacted meanwhile", held_until=now)
     append.insert(transaction, job.session_id, batch)

@@ -70,7 +70,7 @@ class DrainRun:
     def _run(self, lease: JobLease, engine: ChatEngine) -> None:
         job = lease.job
         self._listen(JobStarted(job=job.id, kind=job.kind.value, session=job.session_id, attempt=job.attempt))
-        ended = attempt(self._store, lease, engine, stop=self._stop, chunking=self._options.chunking)
+        ended = attempt(self._store, lease, engine, stop=self._stop, chunking=self._options.chunking, tell=self._listen)
         self._ended.append(ended)
         self._listen(ended)
         self._next = JobKind.DISTILLATION if job.kind is JobKind.COMPACTION else JobKind.COMPACTION

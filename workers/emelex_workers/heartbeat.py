@@ -16,7 +16,7 @@ from typing import Final, Self
 from emelex_core import limits
 from emelex_core.db.database import Database
 from emelex_core.engine.ports import CancelToken
-from emelex_core.errors import EmelexError, SessionBusy, Storage
+from emelex_core.errors import EmelexError, SessionBusy, StaleJobLease, Storage
 from emelex_queue.lease import JobLease
 
 _LOOK_SECONDS: Final = 0.5
@@ -29,6 +29,7 @@ class Cause(StrEnum):
 
     STOPPED = "stopped"
     SESSION_LIVE = "session_live"
+    TAKEN_AWAY = "taken_away"
     LEASE_LOST = "lease_lost"
 
 
@@ -86,7 +87,7 @@ class Heartbeat:
                     opened.callback(connection.close)
                 if now >= look_at:
                     look_at = now + self._look_every
-                    self._lease.require_idle_session(connection)
+                    self._lease.require_undisturbed(connection)
                 if now >= renew_at:
                     self._lease.renew_on(connection)
                     self.renewals += 1
@@ -94,13 +95,18 @@ class Heartbeat:
             except SessionBusy as error:
                 self._give_up(Cause.SESSION_LIVE, error)
                 return
+            except StaleJobLease as error:
+                # Found by looking, an operator's cancel or a takeover; found by renewing, authority that ran out.
+                self._give_up(Cause.LEASE_LOST if now >= renew_at else Cause.TAKEN_AWAY, error)
+                return
             except Storage as error:
                 # A locked or full disk may pass; the lease lives long enough for several more tries.
                 if now >= renew_at + 2 * self._renew_every:
                     self._give_up(Cause.LEASE_LOST, error)
                     return
-            except EmelexError as error:
-                self._give_up(Cause.LEASE_LOST, error)
+            except Exception as error:  # noqa: BLE001 - a heartbeat that dies unheard would let the job run on alone
+                told = error if isinstance(error, EmelexError) else StaleJobLease(f"the heartbeat failed: {error!r}")
+                self._give_up(Cause.LEASE_LOST, told)
                 return
 
     def _give_up(self, cause: Cause, error: EmelexError | None) -> None:

@@ -1,22 +1,22 @@
 """Maintenance as it is run: by hand, from cron or a timer, or by a pool on its schedule (issue 7, item 5).
 
     lock ── count lost claims ── the store's phases ── report
-    schedule ── the newest slot that has come ── taken by one of all who ask ── lock ── …
+    schedule ── the newest slot that has come ── lock ── taken by one of all who ask ── …
 
 The module owns these invariants:
 
 - One run at a time: a kernel lock on a never-deleted file beside the database; who comes second does nothing.
-- A slot runs once, however many pools fire. Slots that were missed collapse into the newest one.
+- A slot runs once, however many pools fire. Slots that were missed collapse into the newest one. A run that failed, or
+  met somebody who maintains by hand, leaves its slot to the next look.
 - Claims of dead workers are counted here, by the queue; the store's own phases know no attempts.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from huey import crontab
 
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Cancelled, EmelexError, Storage, UsageError
-from emelex_core.home import open_private
+from emelex_core.home import open_private, try_lock
 from emelex_core.retention import slots
 from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
 from emelex_core.store import MemoryStore
@@ -65,10 +65,7 @@ def maintain(
     if dry_run:
         return MaintenanceRun(lost_claims=0, report=store.maintain(policy, dry_run=True))
     with _alone(store.database.path) as alone:
-        if not alone:
-            return None
-        lost = _recover(store, policy.rows_max)
-        return MaintenanceRun(lost_claims=lost, report=store.maintain(policy, vacuum=vacuum, stopped=stopped))
+        return _run(store, policy, vacuum=vacuum, stopped=stopped) if alone else None
 
 
 def run_due(
@@ -82,10 +79,16 @@ def run_due(
 
     Call it as often as you like. Raises: UsageError for the schedule; as `maintain`.
     """
+    chosen = RetentionPolicy() if policy is None else policy
+    chosen.check()
     slot = newest_slot(schedule, store.clock())
-    if slot is None or not slots.take(store.database, SCHEDULE_NAME, slot, clock=store.clock):
+    if slot is None or slots.is_taken(store.database, SCHEDULE_NAME, slot):
         return None
-    return maintain(store, RetentionPolicy() if policy is None else policy, stopped=stopped)
+    with _alone(store.database.path) as alone:
+        if not alone or not slots.take(store.database, SCHEDULE_NAME, slot, clock=store.clock):
+            return None
+        with _given_back_on_failure(store, slot):
+            return _run(store, chosen, vacuum=False, stopped=stopped)
 
 
 class Keeper:
@@ -98,6 +101,7 @@ class Keeper:
         *,
         tell: Callable[[EmelexError], None],
         schedule: str = SCHEDULE,
+        policy: RetentionPolicy | None = None,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         """Prepare; `tell` hears what a run failed with. Raises: UsageError for the schedule."""
@@ -106,6 +110,7 @@ class Keeper:
         self._stop = stop
         self._tell = tell
         self._schedule = schedule
+        self._policy = policy
         self._look_seconds = look_seconds
         self._thread = threading.Thread(target=self._keep, name="maintenance", daemon=True)
 
@@ -122,7 +127,12 @@ class Keeper:
             try:
                 with self._open_store() as store:
                     while not self._stop.cancelled:
-                        run_due(store, schedule=self._schedule, stopped=lambda: self._stop.cancelled)
+                        run_due(
+                            store,
+                            schedule=self._schedule,
+                            policy=self._policy,
+                            stopped=lambda: self._stop.cancelled,
+                        )
                         self._stop.wait(self._look_seconds)
             except Cancelled:
                 return
@@ -163,6 +173,23 @@ def _parse(schedule: str) -> Callable[[datetime], bool]:
         raise UsageError(f"schedule {schedule[:80]!r}: {error}", hint=f"for example {SCHEDULE!r}") from None
 
 
+def _run(store: MemoryStore, policy: RetentionPolicy, *, vacuum: bool, stopped: Callable[[], bool]) -> MaintenanceRun:
+    """Maintain under the lock."""
+    lost = _recover(store, policy.rows_max)
+    return MaintenanceRun(lost_claims=lost, report=store.maintain(policy, vacuum=vacuum, stopped=stopped))
+
+
+@contextmanager
+def _given_back_on_failure(store: MemoryStore, slot: int) -> Generator[None]:
+    try:
+        yield
+    except BaseException:
+        # The failure of the run is the one to tell; a slot that cannot be given back is one night without maintenance.
+        with suppress(Storage):
+            slots.give_back(store.database, SCHEDULE_NAME, slot)
+        raise
+
+
 def _recover(store: MemoryStore, rows_max: int) -> int:
     """Count lost claims until none is left or the bound is met."""
     total = 0
@@ -176,17 +203,13 @@ def _recover(store: MemoryStore, rows_max: int) -> int:
 
 @contextmanager
 def _alone(database: Path) -> Generator[bool]:
-    """Hold the maintenance lock of a database for a block, if nobody else does: the value says whether."""
+    """Hold the maintenance lock of a database for a block, if nobody else does: the value says whether.
+
+    Raises: Refused where the file system cannot lock, Storage.
+    """
     path = database.with_name(database.name + ".maintenance.lock")
     descriptor = open_private(path, what="maintenance lock file")
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        except OSError as error:
-            raise Storage(f"cannot lock {path}: {error.strerror}") from error
-        yield True
+        yield try_lock(descriptor, path)
     finally:
         os.close(descriptor)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOverrides:
-    """None stands for the default, and for the context, the model's own."""
+    """None stands for the default, and for the context, the model's own, which no statement raises."""
 
     context_tokens: int | None = None
     trigger_percent: int | None = None
@@ -29,4 +29,6 @@ class PolicyOverrides:
             "keep_turns": self.keep_turns,
         }
         chosen = {name: value for name, value in stated.items() if value is not None}
-        return CompactionPolicy(context_tokens=self.context_tokens or engines.context_tokens(), **chosen)
+        own = engines.context_tokens()
+        context_tokens = own if self.context_tokens is None else min(self.context_tokens, own)
+        return CompactionPolicy(context_tokens=context_tokens, **chosen)

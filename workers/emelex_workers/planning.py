@@ -14,7 +14,7 @@ from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Cancelled, Corrupt, SessionBusy
 from emelex_core.models.load import Tokenizer
-from emelex_core.publish import PublishedJob
+from emelex_core.publish import PublishedJob, publish_compaction
 from emelex_core.sessions import pages
 from emelex_core.sessions.messages import model_text
 from emelex_core.sessions.records import Session, StoredEvent
@@ -54,7 +54,10 @@ def plan_due(
             try:
                 outcome = _plan(store, session, policy, tokenizer, stop)
             except (Corrupt, SessionBusy) as error:
-                # A damaged Session is for `memory check` to tell; the others are planned all the same.
+                # A damaged Session is for `memory check` to tell; it is not measured again until it grows, and the
+                # others are planned all the same.
+                if isinstance(error, Corrupt):
+                    _mark(store, session)
                 listen(PlanningNote(session=found, tokens=0, planned=False, reason=error.message))
                 continue
             published += isinstance(outcome, PublishedJob)
@@ -81,18 +84,30 @@ def _plan(
     reason = "not due" if total < policy.trigger_tokens else "nothing can be gained: the newest turns fill the target"
     if plan is not None:
         job, reason = _publish(store, session, plan)
+    _mark(store, session)
+    return job or PlanningNote(session=session.id, tokens=total, planned=False, reason=reason)
+
+
+def _mark(store: MemoryStore, session: Session) -> None:
+    """Note that a Session was looked at up to where it ends now."""
     with store.database.write() as transaction:
         transaction.run(SESSIONS["mark_planned"], {"id": session.id, "sequence": session.last_sequence})
-    return job or PlanningNote(session=session.id, tokens=total, planned=False, reason=reason)
 
 
 def _publish(store: MemoryStore, session: Session, plan: CompactionPlan) -> tuple[PublishedJob | None, str]:
     """Publish, unless another compaction of the Session is still to run: its Summary would make this one stale."""
-    with store.database.read() as transaction:
+    with store.database.write() as transaction:
         waiting = transaction.one(JOBS["unfinished_compaction"], {"session_id": session.id})
-    if waiting is not None:
-        return None, f"job {cast(str, waiting[0])} compacts it already"
-    return store.queue_compaction(session.id, plan), "due"
+        if waiting is not None:
+            return None, f"job {cast(str, waiting[0])} compacts it already"
+        job = publish_compaction(
+            transaction,
+            session.id,
+            through=plan.through_sequence,
+            target_tokens=plan.target_tokens,
+            now=store.clock(),
+        )
+    return job, "due"
 
 
 def _measure(

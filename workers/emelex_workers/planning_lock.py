@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from emelex_core.home import open_private
+from emelex_core.home import open_private, try_lock
 
 
 class PlanningLock:
@@ -20,15 +20,16 @@ class PlanningLock:
 
     def __init__(self, database: Path) -> None:
         """Raises: Refused for a file that is not private and ours, Storage."""
-        path = database.with_name(database.name + ".planning.lock")
-        self._descriptor = open_private(path, what="planning lock file")
+        self._path = database.with_name(database.name + ".planning.lock")
+        self._descriptor = open_private(self._path, what="planning lock file")
 
     @contextmanager
     def attempt(self) -> Generator[bool]:
-        """Hold the lock for a block, if nobody else does: the value says whether it is held. Waits for nobody."""
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        """Hold the lock for a block, if nobody else does: the value says whether it is held. Waits for nobody.
+
+        Raises: Refused where the file system cannot lock.
+        """
+        if not try_lock(self._descriptor, self._path):
             yield False
             return
         try:

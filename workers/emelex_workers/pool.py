@@ -25,6 +25,7 @@ from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import UsageError
 from emelex_core.home import Home
 from emelex_core.models.resolve import resolve_model
+from emelex_core.retention.records import RetentionPolicy
 from emelex_core.store import MemoryStore
 from emelex_queue.huey_storage import IdentitySerializer, JobTableStorage
 from emelex_workers import pool_size, recycle, respawn
@@ -121,6 +122,7 @@ def run_pool(
         growth_bytes_max=options.growth_bytes_max,
         deaths_max=options.deaths_max,
         maintenance=options.maintenance,
+        retention=RetentionPolicy().configured(config.retention),
         parent=os.getpid(),
     )
     # huey's log repeats what its tasks are called with; the pool has its own events, and a program its own handlers.

@@ -22,6 +22,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 from emelex_core.clock import Clock
 from emelex_core.errors import Corrupt, EmelexError, Invalid, NotFound, PermanentFailure, Refused, StorageBusy
 from emelex_core.home import Home
+from emelex_core.retention.records import RetentionPolicy
 from emelex_core.store import MemoryStore
 from emelex_workers.engines import EngineSource
 from emelex_workers.latch import Latch
@@ -54,6 +55,7 @@ class PoolPlan:
     growth_bytes_max: int
     deaths_max: int
     maintenance: str | None
+    retention: RetentionPolicy
     parent: int
 
 
@@ -134,7 +136,7 @@ def live(process: Living) -> NoReturn:
     except WorkerRecycle:
         code = RECYCLED
     except EmelexError as error:
-        child.say(WorkerFault(worker=child.name, kind=type(error).__name__, message=error.message, hint=error.hint))
+        child.say(WorkerFault(worker=child.name, kind=error.kind, message=error.message, hint=error.hint))
         code = error.exit_code + FATAL if isinstance(error, _HOPELESS) else error.exit_code
     except Exception as error:  # noqa: BLE001 - the last line of a process: its parent must learn that it was a fault
         child.say(WorkerFault(worker=child.name, kind=type(error).__name__, message=_place(error)))

@@ -70,12 +70,18 @@ class PoolScheduler(Scheduler):
 
     def _keep(self, schedule: str) -> None:
         """Maintain the store on a schedule, in a thread: the dead are counted meanwhile."""
-        keeper = Keeper(self.child.open_store, self.child.tether.stop, tell=self._tell_fault, schedule=schedule)
+        keeper = Keeper(
+            self.child.open_store,
+            self.child.tether.stop,
+            tell=self._tell_fault,
+            schedule=schedule,
+            policy=self.child.plan.retention,
+        )
         self._opened.callback(keeper.join)
         keeper.start()
 
     def _tell_fault(self, error: EmelexError) -> None:
-        self.child.say(WorkerFault(worker="maintenance", kind=type(error).__name__, message=error.message))
+        self.child.say(WorkerFault(worker="maintenance", kind=error.kind, message=error.message))
 
     def _count(self, death: Death) -> None:
         ended = count(self._store.database, death, clock=self._store.clock)

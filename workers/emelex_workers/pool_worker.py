@@ -9,6 +9,7 @@ The module owns these invariants:
 - It claims nothing once it was told to stop, and looks at that flag right before each claim.
 - Waiting costs next to nothing and ends within some 25 ms of a commit (`wake.py`). What no commit announces, a back-off
   that ran out or a chat that was killed, is looked for twice a second.
+- A database that others keep locked beyond the wait is waited for again: it ends no worker before it has a job.
 - huey hides what a task raises, so a task raises nothing: what it could not settle is raised by `loop`.
 """
 
@@ -23,7 +24,7 @@ from typing import Final
 from huey import Huey
 from huey.consumer import Worker, WorkerRecycle
 
-from emelex_core.errors import Cancelled, StaleJobLease
+from emelex_core.errors import Cancelled, StaleJobLease, StorageBusy
 from emelex_core.jobs.kinds import JobKind
 from emelex_queue.huey_storage import JobTableStorage
 from emelex_queue.lease import JobLease
@@ -97,7 +98,15 @@ class PoolWorker(Worker):
         self._opened.close()
 
     def _next_lease(self) -> JobLease | None:
-        """Wait for a claimed job, under a second (huey_storage.ClaimSource)."""
+        """Wait for a claimed job, under a second (huey_storage.ClaimSource). A locked database has none now."""
+        try:
+            return self._await_lease()
+        except StorageBusy:
+            # What was being planned when it was met is planned at the next look.
+            self._unplanned = True
+            return None
+
+    def _await_lease(self) -> JobLease | None:
         give_up = time.monotonic() + _DEQUEUE_SECONDS
         while not self._tether.stop.cancelled:
             now = time.monotonic()
@@ -164,6 +173,7 @@ class PoolWorker(Worker):
                 self._engines.load(),
                 stop=self._tether.abort,
                 chunking=self.child.plan.chunking,
+                tell=self.child.say,
             )
         except StaleJobLease as error:
             lost = JobLost(

@@ -16,9 +16,12 @@ The module owns these invariants (behaviours 165, 171, 174–176, 178, 184–188
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import orjson
 
 from emelex_core import limits
 from emelex_core.engine.ports import CancelToken, ChatEngine
@@ -30,6 +33,8 @@ from emelex_workers.text.outline import Line, Outline, Section
 from emelex_workers.text.restate import Restater, Usage
 from emelex_workers.text.windows import windows
 
+WINDOWS_STATED_MAX: Final = 64
+"""Windows that the provenance spells out; their digest binds all of them, so that its size does not grow."""
 RULES_VERSION: Final = "summary-1"
 WORDED_CHARACTERS_MIN: Final = 60
 """Shorter lines gain nothing from another wording."""
@@ -202,7 +207,9 @@ def _provenance(
         "exact_tokens": engine.info.exact_tokens,
         "target_tokens": target_tokens,
         "source_tokens": fold.tokens,
-        "windows": fold.leaves,
+        "window_count": len(fold.leaves),
+        "windows": fold.leaves[:WINDOWS_STATED_MAX],
+        "windows_sha256": hashlib.sha256(orjson.dumps(fold.leaves)).hexdigest(),
         "folds_prior": fold.prior is not None,
         "lines": {
             "selected": len(made.lines),

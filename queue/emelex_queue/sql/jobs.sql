@@ -16,6 +16,7 @@ SELECT id, lease_token, failure_count, NOT owner_alive(lease_owner) FROM jobs
  LIMIT :limit;
 
 -- name: claim
+-- One job of a kind and Session at a time: two would read the same events as new, and the older could settle last.
 -- The oldest one that is due, in the order of publishing. A due time further off than any back-off comes from a clock that
 -- was set back since, and counts as come (behaviour 182).
 UPDATE jobs
@@ -26,6 +27,8 @@ UPDATE jobs
         WHERE j.state = 'pending' AND j.kind = :kind
           AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
           AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
+          AND NOT EXISTS (SELECT 1 FROM jobs AS r
+                           WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
@@ -43,6 +46,8 @@ UPDATE jobs
         WHERE j.state = 'pending' AND j.kind = :kind AND j.session_id = :session_id
           AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
           AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
+          AND NOT EXISTS (SELECT 1 FROM jobs AS r
+                           WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                              AND owner_alive(s.lease_owner))
@@ -79,6 +84,15 @@ UPDATE jobs
    SET state = 'pending', lease_token = NULL, lease_until = NULL, lease_owner = NULL
  WHERE id = :id AND lease_token = :token AND state = 'running';
 
+-- name: cancel
+-- An operator takes a claim away from whoever holds it. Like a release, it counts nothing.
+UPDATE jobs
+   SET state = 'pending', lease_token = NULL, lease_until = NULL, lease_owner = NULL
+ WHERE id = :id AND state = 'running';
+
+-- name: holds
+SELECT 1 FROM jobs WHERE id = :id AND lease_token = :token AND state = 'running';
+
 -- name: session_is_live
 SELECT s.lease_until FROM sessions AS s
  WHERE s.id = :session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner);
@@ -88,6 +102,8 @@ SELECT 1 FROM jobs AS j
  WHERE j.state = 'pending' AND j.kind = :kind AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
    AND (:session_id IS NULL OR j.session_id = :session_id)
    AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
+   AND NOT EXISTS (SELECT 1 FROM jobs AS r
+                    WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
    AND NOT EXISTS (SELECT 1 FROM sessions AS s
                     WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                       AND owner_alive(s.lease_owner))
