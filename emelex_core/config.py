@@ -65,9 +65,13 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """`[compaction]`: what to change in the policy; None keeps its default, and for the context the model's own."""
+    """`[compaction]`: what to change in the policy; None keeps its default, and for the context the model's own.
+
+    `context_capped`: the context is a project's word alone, which never raises the model's own.
+    """
 
     context_tokens: int | None
+    context_capped: bool
     trigger_percent: int | None
     target_percent: int | None
     keep_turns: int | None
@@ -181,7 +185,7 @@ def _number(value: Any) -> str | None:
 
 
 def _lower(user: Any, project: Any) -> Any:
-    # Only the context is unknown here: it is the model's own, above which the policy never goes.
+    # Only the context is unknown here. What a project says of it is capped by the model's own (`Compaction`).
     return project if user is None else min(user, project)
 
 
@@ -264,6 +268,7 @@ class _Layers:
         self._values: dict[str, Any] = {key: spec.default for key, spec in KEYS.items()}
         self._origins: dict[str, str] = dict.fromkeys(KEYS, DEFAULT)
         self._endpoints: dict[str, EndpointConfig] = {}
+        self._capped: set[str] = set()
 
     def take_user(self, tables: Mapping[str, Any], origin: str) -> None:
         """Take the Home's file: every key, and the endpoints."""
@@ -292,6 +297,8 @@ class _Layers:
                 raise Refused(f"{origin}: {key}: {error.message}", hint=error.hint) from None
             if chosen != before:
                 self._values[key], self._origins[key] = chosen, origin
+                if before is None:
+                    self._capped.add(key)
 
     def take_environment(self, environment: Mapping[str, str]) -> None:
         """Take the variables of keys; an empty one counts as unset."""
@@ -318,7 +325,7 @@ class _Layers:
         return Config(
             models=Models(endpoint=MappingProxyType(self._endpoints), **tables["models"]),
             worker=Worker(**tables["worker"]),
-            compaction=Compaction(**tables["compaction"]),
+            compaction=Compaction(context_capped="compaction.context_tokens" in self._capped, **tables["compaction"]),
             distillation=Distillation(**tables["distillation"]),
             retention=Retention(**tables["retention"]),
             origins=MappingProxyType(self._origins),
@@ -327,6 +334,7 @@ class _Layers:
     def _set(self, key: str, value: Any, origin: str) -> None:
         _require(KEYS[key].check, key, value, origin)
         self._values[key], self._origins[key] = value, origin
+        self._capped.discard(key)
 
     def _take_endpoints(self, tables: Any, origin: str) -> None:
         named = _table(tables)

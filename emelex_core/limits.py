@@ -119,7 +119,7 @@ CLOCK_GAP_MS_MAX: Final = 3 * DAY_MS
 CLOCK_AHEAD_MS_MAX: Final = DAY_MS
 """A stored instant of activity further ahead than this was written by a clock that was wrong."""
 CLOCK_MS_MIN: Final = 1_767_225_600_000
-"""The start of 2026, before there was a store to date: a clock that says less runs from its epoch, and corrects nothing."""
+"""The start of 2026, when there was no store yet: a clock that says less runs from its epoch, and corrects nothing."""
 CLOCK_BELIEF_MS: Final = 7 * DAY_MS
 """How long the store must live on the far side of a longer step before that counts, too."""
 VACUUM_PAGES: Final = 500

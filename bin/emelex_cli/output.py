@@ -123,7 +123,7 @@ class Output:
 
 
 def describe(error: EmelexError) -> dict[str, Any]:
-    """The JSON of an error: its class in the tree, message and hint, and the chain of causes below it, the nearest first."""
+    """The JSON of an error: its kind, message and hint, and the chain of causes below it, the nearest first."""
     causes: list[str] = []
     below = error.__cause__
     while below is not None and len(causes) < _CAUSES_MAX:

@@ -92,6 +92,7 @@ def policy(config: Config) -> PolicyOverrides:
 
     return PolicyOverrides(
         context_tokens=config.compaction.context_tokens,
+        context_capped=config.compaction.context_capped,
         trigger_percent=config.compaction.trigger_percent,
         target_percent=config.compaction.target_percent,
         keep_turns=config.compaction.keep_turns,

@@ -84,7 +84,7 @@ class Transaction:
 
 
 class Database:
-    """One open database file: `read()` and `write()`, and where those cannot serve, `try_write`, `pragma` and `upkeep`."""
+    """One open database file: `read()`, `write()`, and where those cannot serve, `try_write`, `pragma` and `upkeep`."""
 
     def __init__(self, path: Path, *, read_only: bool = False, owners: Owners | None = None) -> None:
         """Open an existing, current database. Raises: Refused, NewerSchema, Corrupt, Storage."""

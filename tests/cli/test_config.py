@@ -172,6 +172,16 @@ def test_a_project_cannot_undercut_what_the_user_left_unset(home: Home, project:
     assert found.origins[f"compaction.{key}"] == config.DEFAULT
 
 
+def test_a_context_that_only_a_project_states_is_capped(home: Home, project: Path) -> None:
+    """The user's own statement, in the file or the environment, is not."""
+    _project(project, "[compaction]\ncontext_tokens = 16000000\n")
+    assert _load(home, project).compaction.context_capped
+    assert not _load(home, project, {"EMELEX_COMPACTION_CONTEXT_TOKENS": "9000"}).compaction.context_capped
+    _user(home, "[compaction]\ncontext_tokens = 6000\n")
+    found = _load(home, project).compaction
+    assert (found.context_tokens, found.context_capped) == (6_000, False)
+
+
 def test_a_project_may_be_stricter_than_an_unset_default(home: Home, project: Path) -> None:
     """Later, less, and with more turns kept."""
     place = _project(project, "[compaction]\ntrigger_percent = 90\ntarget_percent = 60\nkeep_turns = 5\n")

@@ -6,13 +6,13 @@ import json
 import unicodedata
 
 import pytest
-from emelex_cli.documents import Document
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_cli import durations, shapes, sqlite_release
 from emelex_cli.output import describe, neutralise, one_line, path_text, to_json
 from emelex_core.archive.backup import _Overtaken
+from emelex_core.archive.document import Document
 from emelex_core.assets.files import Missing
 from emelex_core.db.database import Conflict
 from emelex_core.db.schema import Outdated
@@ -96,20 +96,18 @@ def test_paths_are_valid_text() -> None:
 
 
 def test_a_document_is_json_only_when_it_is_whole() -> None:
-    """Members, arrays, one object in an array; a failure leaves it open."""
-    pieces: list[str] = []
+    """Members, arrays, objects in an array; a failure leaves it open."""
+    pieces: list[bytes] = []
     with Document(pieces.append) as document:
         document.value("a", 1)
         document.items("empty", ())
-        with document.only_object("list") as inner:
-            inner.items("rows", [{"x": 1}, {"x": 2}])
-        document.end_only_object()
-    assert json.loads("".join(pieces)) == {"a": 1, "empty": [], "list": [{"rows": [{"x": 1}, {"x": 2}]}]}
-    cut: list[str] = []
+        document.objects("list", [lambda inner: inner.items("rows", [{"x": 1}, {"x": 2}])])
+    assert json.loads(b"".join(pieces)) == {"a": 1, "empty": [], "list": [{"rows": [{"x": 1}, {"x": 2}]}]}
+    cut: list[bytes] = []
     with pytest.raises(TypeError), Document(cut.append) as document:
         document.items("a", [1, object()])
     with pytest.raises(json.JSONDecodeError):
-        json.loads("".join(cut))
+        json.loads(b"".join(cut))
 
 
 @pytest.mark.parametrize(

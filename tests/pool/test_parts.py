@@ -266,11 +266,15 @@ def test_a_locked_database_has_no_job_now(store: MemoryStore, monkeypatch: pytes
     lines.close()
 
 
-@pytest.mark.parametrize(("stated", "context"), [(None, 4_096), (1_000, 1_000), (16_000_000, 4_096)])
-def test_a_stated_context_only_lowers_the_models_own(stated: int | None, context: int) -> None:
-    """A project's file may state it, and must not switch compaction off."""
+@pytest.mark.parametrize(
+    ("stated", "capped", "context"),
+    [(None, False, 4_096), (1_000, True, 1_000), (16_000_000, True, 4_096), (200_000, False, 200_000)],
+)
+def test_a_projects_context_only_lowers_the_models_own(stated: int | None, capped: bool, context: int) -> None:
+    """Compaction must not be switched off by a file that came with a repository."""
     engines = cast(EngineSource, SimpleNamespace(context_tokens=lambda: 4_096))
-    assert PolicyOverrides(context_tokens=stated).policy(engines).context_tokens == context
+    overrides = PolicyOverrides(context_tokens=stated, context_capped=capped)
+    assert overrides.policy(engines).context_tokens == context
 
 
 def test_nothing_of_sqlite_crosses_the_fork(home: Path, store: MemoryStore, workspace: Path) -> None:

@@ -501,3 +501,22 @@ def test_depths_and_coverage_tell_where_jobs_are(
     lease.release()
     edit(path, "UPDATE jobs SET published_at = 9e15 WHERE state = 'pending'")
     assert reading.queue_depths(store.database, now=clock())[KIND.value].oldest_pending_seconds == 0
+
+
+def test_one_job_of_a_kind_and_session_runs_at_a_time(store: MemoryStore, workspace: Path) -> None:
+    """177: two at once would read the same events as new, and the older could settle over the newer."""
+    session = store.start_session(workspace, title="grows")
+    for words in ("The port is 5432.", "The port is 5433."):
+        with store.claim_session(session.id, workspace) as lease:
+            lease.replay()
+            lease.append_turn([Event.user(words)])
+            lease.release(distill=True)
+    older = claims.claim(store.database, KIND, clock=store.clock)
+    assert older is not None
+    assert claims.claim(store.database, KIND, clock=store.clock) is None
+    assert not idle.has_claimable(store.database, KIND, clock=store.clock)
+    older.complete(lambda transaction: None, record={})
+    newer = claims.claim(store.database, KIND, clock=store.clock)
+    assert newer is not None
+    assert newer.job.source.through_sequence > older.job.source.through_sequence
+    newer.release()

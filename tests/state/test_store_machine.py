@@ -324,6 +324,9 @@ class StoreMachine(RuleBasedStateMachine):
             and job.kind is kind
             and (job.retry_after is None or job.retry_after <= now)
             and not job.session.live(now)
+            and not any(
+                other.state == "running" and other.kind is kind and other.session is job.session for other in self.jobs
+            )
         ]
         lease = claims.claim(self.store.database, kind, clock=self.clock)
         assert (lease and lease.job.id) == (runnable[0].id if runnable else None)

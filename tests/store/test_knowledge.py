@@ -17,7 +17,7 @@ from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge.records import Applied, Evidence, Source, Upsert
 from emelex_queue import claims
 from emelex_queue.lease import JobLease
-from stores import ManualClock, edit, rows
+from stores import DAY, ManualClock, edit, rows
 
 
 def _upsert(key: str = "db", content: str = "PostgreSQL 15", confidence: float = 0.9) -> Upsert:
@@ -220,3 +220,14 @@ def test_a_later_change_sorts_first_while_the_clock_stands(
     clock.turn(-60_000)
     _learn(store, session, workspace, _upsert("a", content="other"))
     assert [entry.key for entry in store.list_knowledge(workspace)] == ["a", "b"]
+
+
+def test_an_entry_that_a_wrong_clock_dated_ahead_comes_down(
+    store: MemoryStore, session: Session, workspace: Path, clock: ManualClock, path: Path
+) -> None:
+    """182: its next version is dated by the clock that is right."""
+    _learn(store, session, workspace, _upsert())
+    edit(path, "UPDATE knowledge SET updated_at = ?", (clock.now + 400 * DAY,))
+    clock.turn(DAY)
+    assert _learn(store, session, workspace, _upsert(content="PostgreSQL 16")).changed == 1
+    assert rows(path, "SELECT updated_at FROM knowledge") == [(clock.now,)]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from emelex_core import Event, MemoryStore, Session, SessionLease, limits
+from emelex_core.clock import touched_at
 from emelex_core.errors import (
     AmbiguousId,
     Invalid,
@@ -22,7 +23,7 @@ from emelex_core.errors import (
     WorkspaceMismatch,
 )
 from emelex_core.sessions.records import ImportSource
-from stores import DAY, MINUTE, ManualClock, behind, child, edit, kill, line, rows
+from stores import DAY, MINUTE, SECOND, START, ManualClock, behind, child, edit, kill, line, rows
 
 
 def _imported(source_id: str = "s-1", **other: str) -> ImportSource:
@@ -299,9 +300,10 @@ def test_activity_that_a_wrong_clock_dated_ahead_comes_down(
         edit(path, "UPDATE sessions SET updated_at = ?", (ahead,))
         store.claim_session(session.id, workspace).release()
     elif act == "append":
+        lease.replay()
         lease.append_turn([Event.user("Hello")])
     else:
-        lease.rename("New")
+        lease.set_title("New")
     assert rows(path, "SELECT updated_at FROM sessions") == [(clock.now,)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emelex_core import Event, MemoryStore
+from emelex_core.compaction_policy import CompactionPlan
 from emelex_core.engine.ports import CancelToken, FinishReason, Generation, Request
 from emelex_core.errors import Cancelled, Corrupt, EngineFailure, PermanentFailure, StaleJobLease
 from emelex_core.jobs import reading
@@ -19,7 +20,7 @@ from emelex_workers import attempt as attempts
 from emelex_workers.attempt import attempt
 from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.heartbeat import Heartbeat
-from emelex_workers.progress import JobEnded, WorkEvent
+from emelex_workers.progress import JobEnded, JobStep, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, Writer, says
 
 Talk = Callable[[int], Session]
@@ -248,3 +249,72 @@ def test_events_of_one_summary_are_replayed_behind_it(store: MemoryStore, worksp
     assert second.covered_sequence > first.summary_sequence
     with store.claim_session(session.id, workspace) as lease:
         assert lease.replay()[0].sequence == second.summary_sequence
+
+
+def test_a_stop_under_a_locked_database_is_not_counted(
+    store: MemoryStore, home: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """132, 167: giving a job back waits for the lock; a stop never becomes a failure."""
+    talk(2)
+    monkeypatch.setattr("emelex_core.limits.BUSY_WAIT_MS", 50)
+    stop = CancelToken()
+    with MemoryStore.open(home) as other:
+
+        def write(request: Request, cancel: CancelToken) -> Generation:
+            locked.start()
+            assert holds.wait(5)
+            stop.cancel()
+            raise Cancelled("stopped")
+
+        def lock() -> None:
+            with other.database.write():
+                holds.set()
+                threading.Event().wait(0.6)
+
+        holds, locked = threading.Event(), threading.Thread(target=lock)
+        assert run(store, write, stop=stop).outcome == "released"
+        locked.join()
+    (job,) = reading.list_jobs(store.database)
+    assert (job.state, job.failure_count) == (JobState.PENDING, 0)
+
+
+def test_an_overtaken_compaction_is_done_not_failed(store: MemoryStore, talk: Talk) -> None:
+    """What another Summary has covered needs no Summary: the job completes and says why."""
+    session = talk(12)
+    for through in (16, 24):
+        plan = CompactionPlan(through_sequence=through, target_tokens=300, session_tokens=0, kept_tokens=0)
+        store.queue_compaction(session.id, plan)
+    outcomes = []
+    with store.database.write() as transaction:
+        transaction.run("UPDATE jobs SET run_at = run_at + 60000 WHERE kind = 'compaction' AND through_sequence = 16")
+    outcomes.append(run(store, says("x"), kind=JobKind.COMPACTION).outcome)
+    with store.database.write() as transaction:
+        transaction.run("UPDATE jobs SET run_at = run_at - 60000 WHERE kind = 'compaction' AND through_sequence = 16")
+    outcomes.append(run(store, says("x"), kind=JobKind.COMPACTION).outcome)
+    assert outcomes == ["completed", "completed"]
+    assert store.get_session(session.id).covered_sequence == 24
+
+
+def test_a_heartbeat_that_fails_is_heard(store: MemoryStore, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kills it, the job does not run on alone."""
+    talk(2)
+    monkeypatch.setattr("emelex_queue.lease.JobLease.require_undisturbed", lambda lease, database: 1 / 0)
+
+    def write(request: Request, cancel: CancelToken) -> Generation:
+        assert cancel.wait(5)
+        raise Cancelled("by the heartbeat")
+
+    with pytest.raises(StaleJobLease, match="heartbeat failed"):
+        run(store, write)
+
+
+def test_progress_is_told_while_a_job_runs(store: MemoryStore, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 7: a sign of life for the watchdog, and a bar for a person."""
+    talk(2)
+    monkeypatch.setattr("emelex_workers.telling._SECONDS_BETWEEN", 0.0)
+    lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert lease is not None
+    steps: list[JobStep] = []
+    attempt(store, lease, ScriptedEngine(write=says("x")), stop=CancelToken(), chunking=True, tell=steps.append)
+    assert steps[-1].job == lease.job.id
+    assert 0 < steps[-1].done <= steps[-1].total

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyOverrides:
-    """None stands for the default, and for the context, the model's own, which no statement raises."""
+    """None stands for the default, and for the context, the model's own.
+
+    A user may state more than that, for a chat's larger model; `context_capped` says that a project did, who may not.
+    """
 
     context_tokens: int | None = None
+    context_capped: bool = False
     trigger_percent: int | None = None
     target_percent: int | None = None
     keep_turns: int | None = None
@@ -30,5 +34,7 @@ class PolicyOverrides:
         }
         chosen = {name: value for name, value in stated.items() if value is not None}
         own = engines.context_tokens()
-        context_tokens = own if self.context_tokens is None else min(self.context_tokens, own)
+        context_tokens = own if self.context_tokens is None else self.context_tokens
+        if self.context_capped:
+            context_tokens = min(context_tokens, own)
         return CompactionPolicy(context_tokens=context_tokens, **chosen)

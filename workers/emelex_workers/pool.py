@@ -111,6 +111,7 @@ def run_pool(
         engines=engines or (lambda: configured_engines(config, home, model=options.model, threads=threads)),
         policy=PolicyOverrides(
             context_tokens=config.compaction.context_tokens,
+            context_capped=config.compaction.context_capped,
             trigger_percent=config.compaction.trigger_percent,
             target_percent=config.compaction.target_percent,
             keep_turns=config.compaction.keep_turns,
