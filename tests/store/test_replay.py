@@ -289,13 +289,24 @@ def test_links_and_media_agree(store: MemoryStore, session: Session, workspace: 
 
 
 def test_an_overtaken_compaction_writes_nothing(store: MemoryStore, session: Session, workspace: Path) -> None:
-    """118 and 175: two run at once, the longer one is done first; the shorter must not put its Summary behind it."""
+    """118 and 175: the longer one is done first; the shorter must not put its Summary behind it.
+
+    The queue runs one of them at a time, so that the overtaking is made by hand: the guard stands on its own.
+    """
     for through in (2, 4):
         plan = CompactionPlan(through_sequence=through, target_tokens=64, session_tokens=0, kept_tokens=0)
         store.queue_compaction(session.id, plan)
     shorter = claims.claim(store.database, JobKind.COMPACTION, clock=store.clock)
     assert shorter is not None
+    path = store.database.path
+    ((token, until, owner),) = rows(
+        path, "SELECT lease_token, lease_until, lease_owner FROM jobs WHERE id = ?", (shorter.job.id,)
+    )
+    later = "UPDATE jobs SET state = 'pending', lease_token = NULL, lease_until = NULL, lease_owner = NULL, run_at = ? "
+    edit(path, later + "WHERE id = ?", (until - 1, shorter.job.id))
     _settle(store, claims.claim(store.database, JobKind.COMPACTION, clock=store.clock), "longer")
+    again = "UPDATE jobs SET state = 'running', lease_token = ?, lease_until = ?, lease_owner = ? WHERE id = ?"
+    edit(path, again, (token, until, owner, shorter.job.id))
     with pytest.raises((SessionBusy, PermanentFailure)):
         _settle(store, shorter, "shorter")
     assert _replayed(store, session, workspace) == ["longer"]
