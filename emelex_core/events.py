@@ -212,7 +212,7 @@ def _words_only(event: Event) -> bytes | None:
     """The canonical bytes of an event that is nothing but words of known types, the common case; None for any other.
 
     What the gate would walk is known here: two levels, a node a part, no numbers. Texts are counted before they are
-    serialised, and orjson refuses a lone surrogate; whatever does not pass goes through the gate, which names the place.
+    serialised, and orjson refuses a lone surrogate. Whatever does not pass goes through the gate, which says where.
     """
     parts: list[dict[str, str]] = []
     characters = 0

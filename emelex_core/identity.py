@@ -24,7 +24,7 @@ _STATX_BTIME: Final = 0x800
 _STATX_WANTED: Final = 0x1 | 0x100 | _STATX_BTIME
 """Type, inode and birth time; the device is always there."""
 _STATX: Final = struct.Struct("=I24xH2xQ40xqI44xII")
-"""`struct statx` of linux/stat.h: stx_mask, stx_mode (28), stx_ino (32), stx_btime (80), stx_dev_major and _minor (136)."""
+"""`struct statx` of linux/stat.h: stx_mask, stx_mode at 28, stx_ino at 32, stx_btime at 80, stx_dev_major at 136."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The outer wait for a lock, where waiting on is right: what is lost by giving up cost more than the wait.
 
-Every statement waits for itself, five seconds at most (`limits.BUSY_WAIT_MS`). A settlement may have minutes of inference
-behind it and a lease in front of it, so it tries again for longer. Only StorageBusy is tried again: it says that nothing
-was done. The wait is bounded, and ends early when the caller is told to stop.
+Every statement waits for itself, five seconds at most (`limits.BUSY_WAIT_MS`). A settlement may have minutes of
+inference behind it and a lease in front of it, so it tries again for longer. Only StorageBusy is tried again: it says
+that nothing was done. The wait is bounded, and ends early when the caller is told to stop.
 """
 
 from __future__ import annotations

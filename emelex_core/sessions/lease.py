@@ -96,7 +96,7 @@ class SessionLease:
         if self._tail is None:
             raise ReplayRequired(f"Session {self.session_id} has history: replay it before the first append")
         with self._database.write() as transaction:
-            # Inside, since waiting for the write lock may have taken seconds: the directory and the deadline of now count.
+            # Inside, since the wait for the write lock may have taken seconds: what holds now is what counts.
             identity.require_same(self._workspace.path, self._workspace.identity)
             now = self._clock()
             batch = append.lay_out(self.session_id, self._tail, turns, now=now)

@@ -233,13 +233,13 @@ def _lose_index_entry(path: Path) -> None:
     raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     size = raw.pragma("page_size")
     raw.pragma("journal_mode", "delete")
-    (root,) = next(iter(raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_by_workspace'")))
+    (root,) = next(iter(raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'knowledge_by_update'")))
     raw.close()
     with open(path, "rb") as file:
         file.seek((root - 1) * size)
         before = file.read(size)
     raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    raw.execute("UPDATE sessions SET workspace_id = workspace_id + 1000")
+    raw.execute("UPDATE knowledge SET updated_at = updated_at + 1000")
     raw.close()
     with open(path, "r+b") as file:
         file.seek((root - 1) * size)
