@@ -32,7 +32,7 @@ class Rows:
             "uuid": f"u{number}",
             "parentUuid": None,
             "sessionId": SESSION,
-            "cwd": "/work/shop",
+            "cwd": "/srv/shop",
             "isSidechain": False,
             "timestamp": f"2026-02-03T04:05:{number % 60:02}.000Z",
             **fields,
@@ -98,7 +98,7 @@ def test_a_prompt_its_answer_and_the_results_are_one_turn(rows: Rows, load: Call
 
 def test_the_header_names_session_directory_and_title(rows: Rows, load: Callable[..., Any]) -> None:
     header = load(rows.user("  fix\tthe parser,\nplease " + "x" * 100)).header
-    assert (header.source.source, header.source.source_id, header.source.cwd) == (CLAUDE_CODE, SESSION, "/work/shop")
+    assert (header.source.source, header.source.source_id, header.source.cwd) == (CLAUDE_CODE, SESSION, "/srv/shop")
     assert header.title.startswith("fix the parser, please xxx")
     assert len(header.title) == 80
 

@@ -37,7 +37,7 @@ def said(role: str, *texts: str, **fields: Any) -> Row:
 
 
 def meta(**fields: Any) -> Row:
-    return line("session_meta", {"id": THREAD, "timestamp": "2026-02-03T04:05:00Z", "cwd": "/work/shop", **fields})
+    return line("session_meta", {"id": THREAD, "timestamp": "2026-02-03T04:05:00Z", "cwd": "/srv/shop", **fields})
 
 
 def call(call_id: str, arguments: str = "{}", name: str = "shell") -> Row:
@@ -59,15 +59,15 @@ def load(write: Callable[..., Path], read: Callable[..., Any]) -> Callable[..., 
 def test_a_prompt_its_answer_and_the_outputs_are_one_turn(load: Callable[..., Any]) -> None:
     reading = load(
         meta(),
-        said("user", "<environment_context>\n<cwd>/work/shop</cwd>\n</environment_context>"),
+        said("user", "<environment_context>\n<cwd>/srv/shop</cwd>\n</environment_context>"),
         said("user", "list the files"),
         event("user_message", message="list the files"),
-        line("turn_context", {"cwd": "/work/shop"}),
+        line("turn_context", {"cwd": "/srv/shop"}),
         event("agent_reasoning", text="**Listing**"),
         item("reasoning", summary=[{"type": "summary_text", "text": "**Listing**"}], encrypted_content="xxxx"),
         call("c1", '{"command":["ls"]}'),
         output("c1", json.dumps({"output": "a.txt\n", "metadata": {"exit_code": 0}})),
-        line("turn_context", {"cwd": "/work/shop"}),
+        line("turn_context", {"cwd": "/srv/shop"}),
         event("agent_message", message="One file."),
         event("token_count", info=None),
         said("assistant", "One file."),
@@ -83,7 +83,7 @@ def test_a_prompt_its_answer_and_the_outputs_are_one_turn(load: Callable[..., An
     assert reading.defects == {}
     assert reading.skipped["encrypted_content"] == 1
     assert sum(reading.skipped[f"event_msg/{role}_repeated"] for role in ("user", "assistant", "reasoning")) == 3
-    assert (reading.header.source.source_id, reading.header.source.cwd) == (THREAD, "/work/shop")
+    assert (reading.header.source.source_id, reading.header.source.cwd) == (THREAD, "/srv/shop")
     assert reading.header.title == "list the files"
 
 
