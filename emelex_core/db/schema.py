@@ -9,6 +9,8 @@ The module owns these invariants:
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 import apsw
@@ -42,21 +44,23 @@ def require_current(raw: apsw.Connection) -> None:
 
     Raises: Outdated, NewerSchema naming both versions, Refused for a foreign database, Corrupt.
     """
-    version = inspect(raw)
-    if version != CURRENT:
-        raise Outdated(
-            f"the database has schema {version}; this release needs {CURRENT}", hint="open it once for writing"
-        )
-
-    recorded = raw.execute(SQL["recorded"]).fetchall()
+    with _one_view(raw):
+        version = inspect(raw)
+        if version != CURRENT:
+            raise Outdated(
+                f"the database has schema {version}; this release needs {CURRENT}", hint="open it once for writing"
+            )
+        recorded = raw.execute(SQL["recorded"]).fetchall()
     if recorded != [(CURRENT - _FIRST + 1, _FIRST, CURRENT)]:
         raise Corrupt(f"the database says schema {version}, but its record of migrations does not")
 
 
 def inspect(raw: apsw.Connection) -> int:
     """Return the schema's number, 0 for an empty file. Reads only. Raises: NewerSchema, Refused."""
-    application = int(raw.pragma("application_id"))
-    version = int(raw.pragma("user_version"))
+    with _one_view(raw):
+        application = int(raw.pragma("application_id"))
+        version = int(raw.pragma("user_version"))
+        is_empty = not raw.execute(SQL["has_any"]).fetchall()
     if application == APPLICATION_ID:
         if version > CURRENT:
             raise NewerSchema(
@@ -66,7 +70,7 @@ def inspect(raw: apsw.Connection) -> int:
         if version < _FIRST:
             raise Corrupt(f"the database carries our application id but schema {version}")
         return version
-    if application == 0 and version == 0 and not raw.execute(SQL["has_any"]).fetchall():
+    if application == 0 and version == 0 and is_empty:
         return 0
     if application == 0 and 1 <= version < _FIRST:
         raise NewerSchema(
@@ -74,6 +78,25 @@ def inspect(raw: apsw.Connection) -> int:
             hint="choose another Home with --home",
         )
     raise Refused(f"this is not a database of Emelex memory (application id {application:#x}, version {version})")
+
+
+@contextmanager
+def _one_view(raw: apsw.Connection) -> Generator[None]:
+    """Read several things of one state: another process may be committing the migration between two looks."""
+    if raw.in_transaction:
+        yield
+        return
+    raw.execute("BEGIN")
+    try:
+        yield
+    finally:
+        _end_view(raw)
+
+
+def _end_view(raw: apsw.Connection) -> None:
+    """End a read; an input/output error may have ended it already."""
+    if raw.in_transaction:
+        raw.execute("ROLLBACK")
 
 
 def migrate(raw: apsw.Connection, *, now: int) -> int:

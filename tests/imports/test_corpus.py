@@ -14,7 +14,7 @@ from emelex_core.events import EventKind, MediaPart, ReasoningPart, TextPart, To
 from emelex_core.imports.discover import discover
 from emelex_core.imports.records import CLAUDE_CODE, CODEX
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
+CORPUS = (Path(__file__).resolve().parents[3] / "shared" / "corpus").resolve()
 pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not here")]
 
 
