@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
 
 from emelex_core import limits
 
@@ -20,6 +20,12 @@ Clock: TypeAlias = Callable[[], int]
 def system_clock() -> int:
     """Return the wall clock's instant in milliseconds since the epoch, UTC."""
     return time.time_ns() // 1_000_000
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+INSTANT_MS_MIN: Final = -62_135_596_800_000
+INSTANT_MS_MAX: Final = 253_402_300_799_999
+"""The years 1 to 9999 in UTC: what `iso` can write. A zone can push a date that reads well beyond them."""
 
 
 def touched_at(before: int, now: int) -> int:
@@ -36,19 +42,18 @@ def iso(instant_ms: int | None) -> str | None:
     """Format an instant as RFC 3339 in UTC with milliseconds; None stays None."""
     if instant_ms is None:
         return None
-    moment = datetime.fromtimestamp(instant_ms / 1000, tz=UTC)
+    moment = _EPOCH + timedelta(milliseconds=instant_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_iso(text: str) -> int | None:
-    """Read an RFC 3339 instant into milliseconds; None where the text is not one or has no zone."""
+    """Read an RFC 3339 instant into milliseconds; None where the text is none, has no zone or leaves the calendar."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     if moment.tzinfo is None:
         return None
-    try:
-        return int(moment.timestamp() * 1000)
-    except (OverflowError, ValueError):
-        return None
+    # In whole milliseconds: a float loses the last one at the end of the calendar.
+    instant = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return instant if INSTANT_MS_MIN <= instant <= INSTANT_MS_MAX else None

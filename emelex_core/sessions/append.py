@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from emelex_core import codec, digests, ids, limits
+from emelex_core import clock, codec, digests, ids, limits
 from emelex_core.db.database import Conflict, Transaction
 from emelex_core.db.statements import load
 from emelex_core.errors import Invalid
@@ -23,8 +23,6 @@ from emelex_core.events import ASSET_KINDS, ROLES, AssetRef, Event, EventKind, e
 SQL: Final = load("emelex_core", "events")
 ASSETS: Final = load("emelex_core", "assets")
 _RECORD_BYTES_MAX: Final = 512
-_INSTANT_MAX: Final = 2**53
-"""Milliseconds; far beyond any calendar, and exact in every JSON reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTu
         _check_media(media, what)
         if event.source_record is not None:
             codec.check_line(event.source_record, what=f"{what}: source record", bytes_max=_RECORD_BYTES_MAX)
-        if event.occurred_at is not None and abs(event.occurred_at) > _INSTANT_MAX:
+        if event.occurred_at is not None and not clock.INSTANT_MS_MIN <= event.occurred_at <= clock.INSTANT_MS_MAX:
             raise Invalid(f"{what}: its instant {event.occurred_at} is out of range")
         payload = encode_payload(event, what=what)
         size += len(payload)

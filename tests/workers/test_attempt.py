@@ -22,6 +22,7 @@ from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.heartbeat import Heartbeat
 from emelex_workers.progress import JobEnded, JobStep, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, Writer, says
+from stores import behind
 
 Talk = Callable[[int], Session]
 
@@ -318,3 +319,18 @@ def test_progress_is_told_while_a_job_runs(store: MemoryStore, talk: Talk, monke
     attempt(store, lease, ScriptedEngine(write=says("x")), stop=CancelToken(), chunking=True, tell=steps.append)
     assert steps[-1].job == lease.job.id
     assert 0 < steps[-1].done <= steps[-1].total
+
+
+def test_a_job_whose_session_is_gone_ends_and_lets_the_others_run(store: MemoryStore, home: Path, talk: Talk) -> None:
+    """Reports K3: an odd row turns terminal with a reason; the healthy job behind it runs."""
+    odd, healthy = talk(1), talk(1)
+    with behind(home / "memory" / "emelex.sqlite3", checks=False) as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        raw.execute("UPDATE jobs SET session_id = ? WHERE session_id = ?", ("0" * 36, odd.id))
+    source = ScriptedSource(ScriptedEngine(write=says("x")))
+    report = drain(store, DrainOptions(), engines=source, listen=lambda event: None, stop=CancelToken())
+    assert (report.distillations, report.failed_jobs, report.remaining_jobs) == (1, 1, 0)
+    (failed,) = store.failed_jobs()
+    assert failed.last_error is not None
+    assert "no Session" in failed.last_error
+    assert failed.session_id != healthy.id

@@ -23,6 +23,7 @@ from emelex_core.errors import (
     EmelexError,
     Invalid,
     JobFailure,
+    NotFound,
     PermanentFailure,
     SessionBusy,
     StaleJobLease,
@@ -72,8 +73,9 @@ def attempt(
             return _released(lease, started)
         except SessionBusy:
             return _released(lease, started)
-        except (JobFailure, Corrupt, Invalid) as error:
-            return _failed(lease, started, error, permanent=isinstance(error, PermanentFailure | Corrupt))
+        except (JobFailure, Corrupt, Invalid, NotFound) as error:
+            hopeless = isinstance(error, PermanentFailure | Corrupt | NotFound)
+            return _failed(lease, started, error, permanent=hopeless)
         except EmelexError:
             # The lease gives itself back for a storage failure; for any other one it counts.
             raise
