@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 import pytest
@@ -45,3 +46,31 @@ def test_waiting_ends_with_the_cancellation() -> None:
     thread.start()
     assert token.wait(10)
     thread.join()
+
+
+def test_all_who_wait_are_let_go() -> None:
+    token = CancelToken()
+    found: list[bool] = []
+    threads = [threading.Thread(target=lambda: found.append(token.wait(30))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    token.cancel()
+    token.cancel()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 4
+    assert token.wait(30)
+
+
+def test_a_signal_handler_may_cancel_what_the_main_thread_waits_for() -> None:
+    """167: at whatever point of the wait the signal comes; an Event's own lock stood still for ever here."""
+    token = CancelToken()
+    before = signal.signal(signal.SIGALRM, lambda *_: token.cancel())
+    try:
+        for round_ in range(3_000):
+            token = CancelToken()
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + (round_ % 37) * 1e-5)
+            while not token.wait(0.00005):
+                pass
+    finally:
+        signal.signal(signal.SIGALRM, before)
