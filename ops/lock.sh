@@ -34,7 +34,7 @@ trap 'exit 143' TERM
 "$work/venv/bin/pip" install --quiet "$pip_tools"
 
 [ ! -f "$lock" ] || cp "$lock" "$work/compiled"
-(cd "$root" && "$work/venv/bin/pip-compile" pyproject.toml --output-file "$work/compiled" --extra dev \
+(cd "$root" && "$work/venv/bin/pip-compile" pyproject.toml --output-file "$work/compiled" --extra dev --extra mcp \
     --generate-hashes --allow-unsafe --strip-extras --no-config --no-header --no-annotate --no-emit-options \
     --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --quiet "$@" >/dev/null)
 
