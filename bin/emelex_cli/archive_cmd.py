@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from emelex_cli import shapes
 from emelex_cli.call import Call
-from emelex_cli.output import one_line, path_text
+from emelex_cli.output import counted, one_line, path_text
 from emelex_cli.progress import bar
 from emelex_core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
-    from emelex_core.archive.records import BoundWorkspace, CheckReport, Finding
+    from emelex_core.archive.records import BackupReport, BoundWorkspace, CheckReport, Finding, RestoreReport
     from emelex_core.identity import Identity
     from emelex_core.sessions.rebind import Rebound
 
@@ -88,7 +88,7 @@ def backup(call: Call, *, directory: str, accept_damage: bool = False) -> int:
         )
         return 0
     call.out.line(
-        f"{path_text(report.path)}: {report.sessions} Sessions, {report.events} events, {report.assets} assets, "
+        f"{path_text(report.path)}: {_contents(report)}, "
         f"{shapes.size(report.database_bytes + report.asset_bytes)}, verified"
     )
     if report.check.damage:
@@ -122,14 +122,12 @@ def restore(call: Call, *, directory: str) -> int:
         }
         call.out.record(found)
         return 0
-    call.out.line(
-        f"{path_text(report.database)}: {report.sessions} Sessions, {report.events} events, {report.assets} assets"
-    )
+    call.out.line(f"{path_text(report.database)}: {_contents(report)}")
     for bound in moved:
         here = "is not there" if bound.found is None else f"is another directory here ({bound.found.describe()})"
         call.out.line(
-            f"{one_line(bound.path)} {here}; {bound.sessions} Sessions and {bound.knowledge} entries are bound to "
-            f"what it was ({bound.stored.describe()})"
+            f"{one_line(bound.path)} {here}; bound to what it was ({bound.stored.describe()}): "
+            f"{counted(bound.sessions, 'Session')}, {counted(bound.knowledge, 'Knowledge entry')}"
         )
     if moved:
         call.out.note("in the directory that it is now: emelex memory sessions rebind SESSION")
@@ -147,8 +145,8 @@ def rebind(call: Call, *, session: str, force: bool = False, dry_run: bool = Fal
         return 0
     call.out.line(f"from  {one_line(rebound.old_path)} ({rebound.old.describe()})")
     call.out.line(f"to    {one_line(rebound.new_path)} ({rebound.new.describe()})")
-    verb = "are bound anew" if rebound.done else "would be bound anew"
-    call.out.line(f"{rebound.sessions} Sessions and {rebound.knowledge} entries {verb}")
+    verb = "bound anew" if rebound.done else "would be bound anew"
+    call.out.line(f"{verb}: {counted(rebound.sessions, 'Session')}, {counted(rebound.knowledge, 'Knowledge entry')}")
     for key in rebound.kept_keys:
         call.out.note(f"both directories know {key!r}; the old one's entry stays where it was (knowledge list --all)")
     return 0
@@ -203,8 +201,8 @@ def _finding(call: Call, finding: Finding) -> None:
 
 def _verdict(report: CheckReport) -> str:
     looked = (
-        f"{report.sessions} Sessions, {report.events} events, {report.jobs} jobs, "
-        f"{report.knowledge_versions} versions of Knowledge, {report.assets} assets"
+        f"{counted(report.sessions, 'Session')}, {counted(report.events, 'event')}, {counted(report.jobs, 'job')}, "
+        f"{report.knowledge_versions} versions of Knowledge, {counted(report.assets, 'asset')}"
     )
     if report.sound:
         return f"sound: {looked}; {report.repaired} repaired, {report.notes} notes"
@@ -251,6 +249,12 @@ def _rebound(session_id: str, rebound: Rebound) -> dict[str, Any]:
         "knowledge": rebound.knowledge,
         "kept_keys": list(rebound.kept_keys),
     }
+
+
+def _contents(report: BackupReport | RestoreReport) -> str:
+    return (
+        f"{counted(report.sessions, 'Session')}, {counted(report.events, 'event')}, {counted(report.assets, 'asset')}"
+    )
 
 
 def _directory(path: str, identity: Identity) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from emelex_cli import shapes
 from emelex_cli.call import Call
 from emelex_cli.cursors import asset_cursor, linked_cursor
 from emelex_cli.cursors import cursor as write_cursor
-from emelex_cli.output import one_line, path_text
+from emelex_cli.output import counted, one_line, path_text
 from emelex_cli.progress import bar
 from emelex_core.errors import Corrupt
 
@@ -69,7 +69,9 @@ def verify(call: Call) -> int:
         if store is None:
             return 0
         report = store.verify_assets(
-            progress=lambda done, size: shown.update(f"{done} assets, {shapes.size(size)}", done=done, total=None)
+            progress=lambda done, size: shown.update(
+                f"{counted(done, 'asset')}, {shapes.size(size)}", done=done, total=None
+            )
         )
     _tell(call, report)
     return Corrupt.exit_code if report.problem_count else 0
@@ -111,6 +113,6 @@ def _tell(call: Call, report: VerifyReport) -> None:
         call.out.line(f"and {unlisted} more")
     verdict = "sound" if not report.problem_count else f"{report.problem_count} problems"
     call.out.line(
-        f"{verdict}: {report.assets} assets ({shapes.size(report.bytes)}); "
+        f"{verdict}: {counted(report.assets, 'asset')} ({shapes.size(report.bytes)}); "
         f"{report.uncataloged} files that no row names, {report.temporaries} temporaries"
     )

@@ -21,7 +21,7 @@ from typing import Final
 
 from emelex_cli import sqlite_release
 from emelex_cli.call import Call, has_database
-from emelex_cli.output import one_line, path_text
+from emelex_cli.output import counted, one_line, path_text
 from emelex_cli.shapes import size
 from emelex_core import home as homes
 from emelex_core import limits
@@ -134,7 +134,7 @@ def _database(call: Call) -> Iterator[Check]:
         return
     with call.must_read() as store:
         totals = store.totals()
-    detail = f"schema {totals.schema_version}, {totals.sessions} Sessions, {size(totals.database_bytes)}"
+    detail = f"schema {totals.schema_version}, {counted(totals.sessions, 'Session')}, {size(totals.database_bytes)}"
     yield Check(name="database", state=OK, detail=detail)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from emelex_cli import shapes
 from emelex_cli.call import Call, has_database
-from emelex_cli.output import path_text
+from emelex_cli.output import counted, path_text
 from emelex_core import limits
 from emelex_core.clock import iso
 from emelex_core.errors import Cancelled, Storage
@@ -189,7 +189,7 @@ def _lines(found: MaintenanceRun) -> Iterator[str]:
     if found.lost_claims or report.stale_leases:
         yield f"{found.lost_claims} lost claims counted, {report.stale_leases} leases of dead holders taken off"
     if report.assets is not None:
-        yield f"{report.assets.rows} assets collected ({shapes.size(report.assets.bytes)})"
+        yield f"{counted(report.assets.rows, 'asset')} collected ({shapes.size(report.assets.bytes)})"
         for problem in report.assets.problems:
             yield f"asset {shapes.short(problem.name, 80)}: {shapes.short(problem.reason, 200)}"
     if report.file is not None:

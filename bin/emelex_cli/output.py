@@ -24,6 +24,7 @@ _UNSAFE_CLASS: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls; tab and line feed are layout
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what turns the direction of writing
     "\u2028\u2029\ufeff\ufff9-\ufffb"  # separators and marks that nobody sees
+    "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\uffa0"  # what takes no room, or looks like a space
     "\ud800-\udfff"  # halves of characters: bytes of a path that are no text
     "\U000e0000-\U000e007f"  # tags: invisible letters
 )
@@ -46,6 +47,13 @@ def neutralise(text: str) -> str:
 def one_line(text: str) -> str:
     """Return text as one safe line; line breaks and tabs are escapes too."""
     return _UNSAFE_LINE.sub(_visible, text)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a count with its noun: `1 Session`, `2 Sessions`, `0 Knowledge entries`."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {what[:-1]}ies" if what.endswith("y") else f"{number} {what}s"
 
 
 def path_text(path: str | os.PathLike[str]) -> str:

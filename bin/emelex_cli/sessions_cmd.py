@@ -10,6 +10,7 @@ from emelex_cli import shapes, transcript
 from emelex_cli.call import Call
 from emelex_cli.cursors import cursor as write_cursor
 from emelex_cli.cursors import session_cursor
+from emelex_cli.output import counted
 from emelex_core import ids
 
 if TYPE_CHECKING:
@@ -67,15 +68,18 @@ def delete(call: Call, *, session: str, everywhere: bool = False) -> int:
     if call.out.json:
         call.out.record({"type": "deleted_session", **asdict(gone)})
         return 0
-    media = f", {gone.assets} assets ({shapes.size(gone.asset_bytes)})" if gone.assets else ""
-    call.out.line(f"deleted {gone.id}, {shapes.short(gone.title, 80)}: {gone.events} events, {gone.jobs} jobs{media}")
+    media = f", {counted(gone.assets, 'asset')} ({shapes.size(gone.asset_bytes)})" if gone.assets else ""
+    held = f"{counted(gone.events, 'event')}, {counted(gone.jobs, 'job')}{media}"
+    call.out.line(f"deleted {gone.id}, {shapes.short(gone.title, 80)}: {held}")
     if gone.knowledge:
         call.out.note(
-            f"{gone.knowledge} Knowledge entries that were distilled from it stay, with the words that they rest on: "
+            f"kept, with the words quoted from it: {counted(gone.knowledge, 'Knowledge entry')}; "
             "`emelex memory knowledge list` shows them; unused, they go with `emelex memory maintain`"
         )
     if gone.kept_assets:
-        call.out.note(f"{gone.kept_assets} assets were stored again since; `emelex memory maintain` collects them")
+        call.out.note(
+            f"stored again since: {counted(gone.kept_assets, 'asset')}; `emelex memory maintain` collects them"
+        )
     for problem in gone.problems:
         call.out.note(f"asset {problem.name} could not be removed: {problem.reason}")
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli import sqlite_release
 from emelex_cli.call import Call
+from emelex_cli.output import counted
 from emelex_cli.shapes import pause_line, size
 
 if TYPE_CHECKING:
@@ -69,14 +70,16 @@ def _empty() -> dict[str, Any]:
 def _tell(call: Call, found: Mapping[str, Any]) -> None:
     out, coverage = call.out, found["coverage"]
     out.line(
-        f"{found['sessions']} Sessions, {found['events']} events; {found['knowledge']} Knowledge entries "
-        f"({found['tombstoned_knowledge']} forgotten); {found['assets']} assets ({size(found['asset_bytes'])})"
+        f"{counted(found['sessions'], 'Session')}, {counted(found['events'], 'event')}; "
+        f"{counted(found['knowledge'], 'Knowledge entry')} "
+        f"({found['tombstoned_knowledge']} forgotten); "
+        f"{counted(found['assets'], 'asset')} ({size(found['asset_bytes'])})"
     )
     out.line(
         f"database {size(found['database_bytes'])}, schema {found['schema_version']}, SQLite {found['sqlite_version']}"
     )
     out.line(
-        f"{coverage['distilled']} of {coverage['sessions']} Sessions distilled, "
+        f"{coverage['distilled']} of {counted(coverage['sessions'], 'Session')} distilled, "
         f"{coverage['pending']} pending, {coverage['failed']} failed"
     )
     out.line()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli import shapes
 from emelex_cli.call import Call
-from emelex_cli.output import one_line
+from emelex_cli.output import counted, one_line
 from emelex_cli.status_cmd import age
 from emelex_core.clock import iso
 
@@ -147,7 +147,8 @@ def _page(seen: Snapshot) -> RenderableType:
 def _headline(seen: Snapshot) -> str:
     paused = ", ".join(pause.kind.value for pause in seen.pauses)
     return (
-        f"{shapes.moment(seen.at)} UTC: {seen.totals.sessions} Sessions, {seen.totals.knowledge} Knowledge entries; "
+        f"{shapes.moment(seen.at)} UTC: {counted(seen.totals.sessions, 'Session')}, "
+        f"{counted(seen.totals.knowledge, 'Knowledge entry')}; "
         f"database {shapes.size(seen.totals.database_bytes)}, log {shapes.size(seen.wal_bytes)}; "
         f"maintained {shapes.moment(seen.maintained_at)}" + (f"; PAUSED: {paused}" if paused else "")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli import shapes
-from emelex_cli.output import Output, neutralise, one_line, path_text, to_json
+from emelex_cli.output import Output, counted, neutralise, one_line, path_text, to_json
 
 if TYPE_CHECKING:
     from emelex_core.sessions.records import Session, StoredEvent
@@ -21,7 +21,8 @@ _SPEAKERS: Final = {"user": "You", "assistant": "Assistant", "tool": "Tool", "su
 def heading(out: Output, session: Session) -> None:
     """Print what is known of the Session itself."""
     out.line(one_line(session.title))
-    out.line(f"Session {session.id}, {session.last_sequence} events, last active {shapes.moment(session.updated_at)}")
+    size = counted(session.last_sequence, "event")
+    out.line(f"Session {session.id}, {size}, last active {shapes.moment(session.updated_at)}")
     out.line(f"workspace {one_line(path_text(session.workspace_path))}")
     if session.source_id is not None:
         out.line(f"imported from {one_line(session.source)} {one_line(session.source_id)}")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_cli import durations, shapes, sqlite_release
-from emelex_cli.output import describe, neutralise, one_line, path_text, to_json
+from emelex_cli.output import counted, describe, neutralise, one_line, path_text, to_json
 from emelex_core.archive.backup import _Overtaken
 from emelex_core.archive.document import Document
 from emelex_core.assets.files import Missing
@@ -53,6 +53,9 @@ def test_json_loses_nothing_and_is_safe(text: str) -> None:
         ("over\rwrite", "over\\rwrite"),
         ("half\ud83d", "half\\ud83d"),
         ("👩‍👧", "👩‍👧"),
+        ("pass\u200bword", "pass\\u200bword"),
+        ("soft\u00adhyphen", "soft\\xadhyphen"),
+        ("filled\u3164in", "filled\\u3164in"),
     ],
 )
 def test_escapes_are_visible(text: str, safe: str) -> None:
@@ -160,3 +163,8 @@ def test_short_texts() -> None:
     """White space is folded, the end is cut with an ellipsis."""
     assert shapes.short("a  b\n\tc", 10) == "a b c"
     assert shapes.short("abcdef", 4) == "abc…"
+
+
+def test_counts_carry_their_noun() -> None:
+    assert [counted(number, "Session") for number in (0, 1, 2)] == ["0 Sessions", "1 Session", "2 Sessions"]
+    assert [counted(number, "Knowledge entry") for number in (1, 3)] == ["1 Knowledge entry", "3 Knowledge entries"]

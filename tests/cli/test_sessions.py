@@ -186,8 +186,8 @@ def test_delete_says_what_went_and_what_stays(
     session = talk(2)
     learn("rule.parcels")
     result = emelex("memory", "sessions", "delete", session.id[:8])
-    assert (result.code, result.out) == (0, f"deleted {session.id}, Sort the parcels: 8 events, 1 jobs\n")
-    assert "1 Knowledge entries that were distilled from it stay" in result.err
+    assert (result.code, result.out) == (0, f"deleted {session.id}, Sort the parcels: 8 events, 1 job\n")
+    assert "kept, with the words quoted from it: 1 Knowledge entry" in result.err
     (entry,) = store.list_knowledge(emelex.workspace)
     assert (entry.key, entry.session_id, entry.source_alive) == ("rule.parcels", session.id, False)
     assert emelex("memory", "sessions", "delete", session.id).code == 3

@@ -55,8 +55,8 @@ def test_status_for_people_says_the_same(emelex: Program, talk: Callable[[int], 
     talk(1)
     result = emelex("memory", "status")
     assert (result.code, result.err) == (0, "")
-    assert "1 Sessions, 4 events" in result.out
-    assert "0 of 1 Sessions distilled, 1 pending, 0 failed" in result.out
+    assert "1 Session, 4 events" in result.out
+    assert "0 of 1 Session distilled, 1 pending, 0 failed" in result.out
     assert "\x1b" not in result.out
 
 

@@ -57,9 +57,9 @@ def test_a_full_disk_while_exporting(emelex: Program, talk: Talk) -> None:
 def test_closed_streams(emelex: Program, talk: Talk) -> None:
     """Without stdin or stderr it works; without stdout data has nowhere to go, which is an error."""
     talk(1)
-    assert "1 Sessions" in _shell(emelex, '"$@" memory status <&-').stdout
-    assert "1 Sessions" in _shell(emelex, '"$@" memory status 2>&-').stdout
-    assert "1 Sessions" in _shell(emelex, '"$@" memory status <&- 2>&-').stdout
+    assert "1 Session" in _shell(emelex, '"$@" memory status <&-').stdout
+    assert "1 Session" in _shell(emelex, '"$@" memory status 2>&-').stdout
+    assert "1 Session" in _shell(emelex, '"$@" memory status <&- 2>&-').stdout
     closed = _shell(emelex, '"$@" memory status >&-')
     assert (closed.returncode, "standard output is closed" in closed.stderr) == (75, True)
     assert _shell(emelex, '"$@" memory status >&- 2>&- <&-').returncode == 75

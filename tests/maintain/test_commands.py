@@ -177,7 +177,7 @@ def test_top_on_a_terminal_is_live_and_ends_with_ctrl_c(
     with store.claim_session(session.id, emelex.workspace) as lease:
         lease.append_turn([Event.user("Weigh."), Event.assistant("Weighed.")])
     seen = b""
-    while b"1 Sessions" not in seen:
+    while b"1 Session" not in seen:
         seen += os.read(leader, 65_536)
     process.terminate()
     try:
