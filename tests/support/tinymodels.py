@@ -15,7 +15,7 @@ def text(value: str | bytes) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def texts(*values: str) -> bytes:
+def texts(*values: str | bytes) -> bytes:
     return struct.pack("<IIQ", ARRAY, TEXT, len(values)) + b"".join(map(text, values))
 
 
