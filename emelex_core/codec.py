@@ -25,8 +25,8 @@ Json: TypeAlias = Any
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 """Where a value stands: its container's place, and its key or index there."""
-_INTEGER_MIN: Final = -(2**63)
-_INTEGER_MAX: Final = 2**64 - 1
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**64 - 1
 
 
 def check_text(text: str, *, what: str, bytes_max: int | None = None) -> bytes:
@@ -67,7 +67,7 @@ def check_json(value: Json, *, what: str, bytes_max: int) -> None:
         elif item is None or item is True or item is False:
             size += 4
         elif isinstance(item, int):
-            if not _INTEGER_MIN <= item <= _INTEGER_MAX:
+            if not INTEGER_MIN <= item <= INTEGER_MAX:
                 raise Invalid(f"{_place(what, path)}: the integer does not fit 64 bits")
             size += 1
         elif isinstance(item, float):

@@ -4,6 +4,7 @@
     ├── Invalid                 what the caller passed cannot be accepted; state as before            exit 1
     │   ├── UsageError          a command line or configuration that cannot be understood             exit 2
     │   ├── ReplayRequired      an append before the history was replayed
+    │   ├── TurnUnfinished      an append, or a new turn, while another turn is under way or interrupted
     │   └── StaleReplay         the tail moved behind a lease; replay again
     ├── NotFound                nothing under that name                                               exit 3
     │   └── AmbiguousId         a prefix that fits several                                            exit 2
@@ -13,8 +14,10 @@
     │   ├── StaleSessionLease
     │   └── StaleJobLease
     ├── NeedsAcceptance         unknown effects must be accepted explicitly                           exit 5
+    │   └── UncertainToolInvocations   calls that had started when their process ended; `calls` names them
     ├── Refused                 owner, mode, symlink, file system or schema is not to be trusted      exit 6
     │   ├── WorkspaceMismatch
+    │   ├── SnapshotMismatch    the configuration or authority is not the one that the Session was begun with
     │   ├── MissingModelIdentity   a Session that no model was bound to cannot be resumed with one
     │   ├── SessionModelMismatch   the model is not the one that the Session is bound to
     │   └── NewerSchema
@@ -24,6 +27,9 @@
     │   ├── StorageFull
     │   └── StorageReadOnly
     ├── Cancelled               asked to stop; nothing was counted                                    exit 130
+    ├── Poisoned                an agent's turn was left midway; only a resume can tell what is durable  exit 1
+    ├── ToolError               a tool could not do what a call asks; the model hears it as the answer  exit 1
+    ├── ToolFailed              a tool broke while it ran; its effect is unknown                      exit 1
     └── JobFailure              one attempt at a job failed                                           exit 1
         ├── RetryableFailure    may succeed another time
         │   ├── EngineFailure       the engine, its model or its server failed
@@ -77,6 +83,10 @@ class StaleReplay(Invalid):
     """The Session's tail advanced behind this lease's cursor: replay again."""
 
 
+class TurnUnfinished(Invalid):
+    """The Session has a turn that is under way or was interrupted; it is finished or recovered first."""
+
+
 class NotFound(EmelexError):
     """Nothing is stored under that name."""
 
@@ -127,6 +137,14 @@ class NeedsAcceptance(EmelexError):
     exit_code = 5
 
 
+class UncertainToolInvocations(NeedsAcceptance):
+    """Tool calls had started when their process ended. `calls` are pairs of call id and tool name, in order."""
+
+    def __init__(self, message: str, *, calls: tuple[tuple[str, str], ...], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.calls = calls
+
+
 class Refused(EmelexError):
     """Owner, mode, link, file system or identity is not what it must be."""
 
@@ -135,6 +153,14 @@ class Refused(EmelexError):
 
 class WorkspaceMismatch(Refused):
     """The directory is not the one that the Session is bound to."""
+
+
+class SnapshotMismatch(Refused):
+    """Configuration or authority differ from the Session's snapshot. `difference` says where, as `path: a != b`."""
+
+    def __init__(self, message: str, *, difference: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.difference = difference
 
 
 class MissingModelIdentity(Refused):
@@ -177,6 +203,22 @@ class Cancelled(EmelexError):
     """Asked to stop. Claims are released and nothing is counted."""
 
     exit_code = 130
+
+
+class Poisoned(EmelexError):
+    """A turn was left midway, or its journal failed: what is durable is only known after the Session is resumed."""
+
+
+class ToolError(EmelexError):
+    """A tool could not do what a call asks. The model hears the message as the call's answer."""
+
+
+class ToolFailed(EmelexError):
+    """A tool broke while it ran. `tool` names it; what it did before is unknown."""
+
+    def __init__(self, message: str, *, tool: str) -> None:
+        super().__init__(message)
+        self.tool = tool
 
 
 class JobFailure(EmelexError):

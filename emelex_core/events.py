@@ -49,6 +49,8 @@ ROLES: Final[dict[EventKind, str]] = {
 
 _PARTS_UNWALKED_MAX: Final = 1_024
 """An event of more parts is walked like any other value; far below the cap on nodes."""
+_NODES_UNWALKED_MAX: Final = 16_384
+_FLAT_TYPES: Final = frozenset({str, bool, int, type(None)})
 
 EVIDENCE_KINDS: Final = frozenset({EventKind.USER, EventKind.ASSISTANT})
 
@@ -56,7 +58,7 @@ EVIDENCE_KINDS: Final = frozenset({EventKind.USER, EventKind.ASSISTANT})
 ASSET_KINDS: Final = frozenset({"image", "audio", "document"})
 
 
-class AssetRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AssetRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A reference to media bytes in the asset store.
 
     `sha256` is 64 lower-case hex digits, `kind` is image, audio or document, `media_type` is the sniffed MIME type, and
@@ -69,19 +71,24 @@ class AssetRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     size: int
 
 
-class TextPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="text"):
+MEDIA_MARK: Final = b'"type":"media"'
+"""Stands in every stored payload that names media, since payloads are canonical, and in no text: there quotes are
+escaped. A call's arguments may hold it too; what the payload names decides."""
+
+
+class TextPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, tag="text"):
     """Words of the event's own speaker."""
 
     text: str
 
 
-class ReasoningPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reasoning"):
+class ReasoningPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, tag="reasoning"):
     """A model's visible reasoning; kept, but never evidence and never replayed to a model."""
 
     text: str
 
 
-class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tool_call"):
+class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, tag="tool_call"):
     """A proposed tool call. `arguments` is the JSON object; text that was no object stands under the key `input`."""
 
     call_id: str
@@ -90,7 +97,13 @@ class ToolCallPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ToolResultPart(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="tool_result", omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="tool_result",
+    omit_defaults=True,
 ):
     """A tool's answer: `status` is completed, unknown_effect or not_executed, `exit_code` a process's where known."""
 
@@ -101,7 +114,7 @@ class ToolResultPart(
     status: str = "completed"
 
 
-class MediaPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="media"):
+class MediaPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False, tag="media"):
     """Media bytes that live in the asset store."""
 
     ref: AssetRef
@@ -125,8 +138,11 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     provenance: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
+"""Writes typed parts as orjson writes them with sorted keys; a test holds the two against each other."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event to append.
 
     `label` names a special purpose in one word (`imported_summary`, `failed_turn`, …). `source_record` is the record id
@@ -185,16 +201,16 @@ class Event:
     @property
     def media(self) -> tuple[AssetRef, ...]:
         """The event's media in order."""
-        return tuple(part.ref for part in self.parts if isinstance(part, MediaPart))
+        return tuple([part.ref for part in self.parts if isinstance(part, MediaPart)])
 
 
 def encode_payload(event: Event, *, what: str = "event") -> bytes:
     """Return the canonical bytes of an event's parts and label; raise Invalid for what the entry gate refuses."""
     if not event.parts:
         raise Invalid(f"{what}: it has no parts")
-    words = _words_only(event)
-    if words is not None:
-        return words
+    known = encode_words(event) or _encode_flat(event)
+    if known is not None:
+        return known
     payload: dict[str, Any] = {"parts": [_plain(part, what) for part in event.parts]}
     if event.label is not None:
         payload["label"] = event.label
@@ -208,12 +224,14 @@ def encode_payload(event: Event, *, what: str = "event") -> bytes:
     return data
 
 
-def _words_only(event: Event) -> bytes | None:
-    """The canonical bytes of an event that is nothing but words of known types, the common case; None for any other.
+def encode_words(event: Event) -> bytes | None:
+    """The canonical bytes of an event that is nothing but words, the common case; None where the gate must look.
 
     What the gate would walk is known here: two levels, a node a part, no numbers. Texts are counted before they are
     serialised, and orjson refuses a lone surrogate. Whatever does not pass goes through the gate, which says where.
     """
+    if event.label is not None or event.provenance is not None or not 1 <= len(event.parts) <= _PARTS_UNWALKED_MAX:
+        return None
     parts: list[dict[str, str]] = []
     characters = 0
     for part in event.parts:
@@ -221,15 +239,58 @@ def _words_only(event: Event) -> bytes | None:
             return None
         characters += len(part.text)
         parts.append({"text": part.text, "type": "text"})
-    if event.label is not None or event.provenance is not None:
-        return None
-    if characters > limits.EVENT_BYTES_MAX or len(parts) > _PARTS_UNWALKED_MAX:
+    if characters > limits.EVENT_BYTES_MAX:
         return None
     try:
         data = orjson.dumps({"parts": parts})
     except orjson.JSONEncodeError:
         return None
     return data if len(data) <= limits.EVENT_BYTES_MAX else None
+
+
+def _encode_flat(event: Event) -> bytes | None:
+    """The canonical bytes of an event whose parts hold texts, flags and whole numbers, as an agent's do; else None.
+
+    As `encode_words`: every field has exactly its type, nothing is nested in it, and eight nodes a part and one an
+    argument are known without a walk.
+    """
+    label = event.label
+    if event.provenance is not None or not (label is None or type(label) is str):
+        return None
+    nodes = 0
+    for part in event.parts:
+        if not _is_flat(part):
+            return None
+        nodes += 8 + (len(part.arguments) if isinstance(part, ToolCallPart) else 0)
+    if nodes > _NODES_UNWALKED_MAX:
+        return None
+    try:
+        data = _SORTED.encode(_Payload(parts=event.parts, label=label))
+    except (UnicodeEncodeError, OverflowError):
+        return None
+    return data if len(data) <= limits.EVENT_BYTES_MAX else None
+
+
+def _is_flat(part: Part) -> bool:
+    """Whether every field of a part has exactly its type, and nothing is nested in it."""
+    if type(part) not in _TAGS or isinstance(part, MediaPart):
+        return False
+    if isinstance(part, ToolCallPart):
+        if type(part.call_id) is not str or type(part.name) is not str or type(part.arguments) is not dict:
+            return False
+        for key, value in part.arguments.items():
+            if type(key) is not str or type(value) not in _FLAT_TYPES:
+                return False
+            if type(value) is int and not codec.INTEGER_MIN <= value <= codec.INTEGER_MAX:
+                return False
+        return True
+    if isinstance(part, ToolResultPart):
+        code = part.exit_code
+        if type(part.call_id) is not str or type(part.status) is not str or type(part.is_error) is not bool:
+            return False
+        if code is not None and (type(code) is not int or not codec.INTEGER_MIN <= code <= codec.INTEGER_MAX):
+            return False
+    return type(part.text) is str
 
 
 def _plain(part: Part, what: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ The module owns these invariants:
 - Looking is not creating: `locate` touches nothing, `create` makes the directories with their final mode.
 - A Home is used through its real path, so that a linked Home works and a link below it does not.
 - Every directory on the way down from the Home is ours, a real directory, and not writable by group or others.
+- Nobody but root and us can put another directory in the place of one on the way from / to the Home.
+- What the system denies us is refused, not taken for a failing disk.
 - Lock files are private, never unlinked, and waited for within a bound; failures of the file system name their path.
 """
 
@@ -17,16 +19,28 @@ import pwd
 import stat
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from emelex_core.errors import Invalid, Refused, Storage, StorageBusy, StorageFull, StorageReadOnly
+from emelex_core.errors import EmelexError, Invalid, Refused, Storage, StorageBusy, StorageFull, StorageReadOnly
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 
 _LOCK_POLL_SECONDS: Final = 0.005
-_KINDS: Final = {errno.ENOSPC: StorageFull, errno.EDQUOT: StorageFull, errno.EROFS: StorageReadOnly}
+_KINDS: Final[dict[int, type[EmelexError]]] = {
+    errno.ENOSPC: StorageFull,
+    errno.EDQUOT: StorageFull,
+    errno.EROFS: StorageReadOnly,
+    errno.EACCES: Refused,
+    errno.EPERM: Refused,
+}
+_ROOT: Final = 0
+_WRITABLE_BY_OTHERS: Final = 0o022
+_ALL_IDS: Final = 2**32 - 1
+_OVERFLOW_ID: Final = Path("/proc/sys/kernel/overflowuid")
+_ID_MAP: Final = Path("/proc/self/uid_map")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +95,7 @@ def create(home: Home) -> None:
 
     Raises: Refused for a directory that cannot be trusted, Storage when one cannot be made.
     """
+    check_way(home.root)
     for directory in (home.root, home.memory):
         make_private_directory(directory)
 
@@ -100,19 +115,50 @@ def make_private_directory(directory: Path) -> None:
     check_directory(directory)
 
 
+def check_way(directory: Path) -> None:
+    """Raise Refused when somebody else could put another directory in the place of this one, or of one above it.
+
+    Each directory from / down to the parent is root's or ours, a real one, and writable by nobody else unless it is
+    sticky, where entries are their owners' to rename. The path is absolute and resolved; what is missing is no concern.
+    """
+    owners = {_ROOT, os.geteuid(), _unmapped_owner()}
+    for above in reversed(directory.parents):
+        try:
+            status = os.lstat(above)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(error, f"cannot look at {above}") from error
+        if stat.S_ISLNK(status.st_mode):
+            raise Refused(f"{above}, on the way to {directory}, has become a symbolic link")
+        if not stat.S_ISDIR(status.st_mode):
+            raise Refused(f"{above}, on the way to {directory}, is not a directory")
+        if status.st_uid not in owners:
+            raise Refused(
+                f"{above}, on the way to {directory}, belongs to user {status.st_uid}, who could put another one there",
+                hint="keep the Home below directories of your own: --home PATH, or EMELEX_HOME",
+            )
+        if status.st_mode & _WRITABLE_BY_OTHERS and not status.st_mode & stat.S_ISVTX:
+            raise Refused(
+                f"{above}, on the way to {directory}, is writable by group or others "
+                f"(mode {stat.S_IMODE(status.st_mode):04o})",
+                hint=f"chmod go-w {above}, or keep the Home elsewhere: --home PATH, or EMELEX_HOME",
+            )
+
+
 def check_directory(directory: Path) -> None:
     """Raise Refused unless it is a real directory of ours that neither group nor others can write."""
     try:
         status = os.lstat(directory)
     except OSError as error:
-        raise Storage(f"cannot read {directory}: {error.strerror}") from error
+        raise storage_error(error, f"cannot read {directory}") from error
     if stat.S_ISLNK(status.st_mode):
         raise Refused(f"{directory} is a symbolic link; only the Home itself may be one")
     if not stat.S_ISDIR(status.st_mode):
         raise Refused(f"{directory} is not a directory")
     if status.st_uid != os.geteuid():
         raise Refused(f"{directory} belongs to user {status.st_uid}, not to you ({os.geteuid()})")
-    if status.st_mode & 0o022:
+    if status.st_mode & _WRITABLE_BY_OTHERS:
         raise Refused(
             f"{directory} is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})",
             hint=f"chmod go-w {directory}",
@@ -137,14 +183,14 @@ def check_asset_directory(directory: Path) -> None:
 def exists(path: Path) -> bool:
     """Whether something has this name, a dangling link too. What cannot be looked at is an error, never "not there".
 
-    Raises: Storage.
+    Raises: Refused where the system denies it, Storage.
     """
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise Storage(f"cannot look at {path}: {error.strerror}") from error
+        raise storage_error(error, f"cannot look at {path}") from error
     return True
 
 
@@ -153,7 +199,7 @@ def check_private_file(path: Path, *, what: str) -> os.stat_result:
     try:
         status = os.lstat(path)
     except OSError as error:
-        raise Storage(f"cannot read {what} {path}: {error.strerror}") from error
+        raise storage_error(error, f"cannot read {what} {path}") from error
     if stat.S_ISLNK(status.st_mode):
         raise Refused(f"{what} {path} is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
@@ -219,8 +265,11 @@ def try_lock(descriptor: int, path: Path) -> bool:
     return True
 
 
-def storage_error(error: OSError, what: str) -> Storage:
-    """The member of the tree that a failed system call stands for; `what` says what failed, and on which path."""
+def storage_error(error: OSError, what: str) -> EmelexError:
+    """The member of the tree that a failed system call stands for; `what` says what failed, and on which path.
+
+    Refused for what the system denies, else Storage or one of its kind.
+    """
     kind = _KINDS.get(error.errno or 0, Storage)
     return kind(f"{what}: {error.strerror}", hint="free space, then try again" if kind is StorageFull else None)
 
@@ -235,6 +284,19 @@ def sync_directory(directory: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise storage_error(error, f"cannot sync {directory}") from error
+
+
+@cache
+def _unmapped_owner() -> int:
+    """The id that stands for every user whom a container's user namespace does not know; root's where all are known.
+
+    There / itself belongs to that id. Whoever made the container owns it, and could do as he likes anyway.
+    """
+    try:
+        known = sum(int(line.split()[2]) for line in _ID_MAP.read_text("utf-8").splitlines())
+        return _ROOT if known >= _ALL_IDS else int(_OVERFLOW_ID.read_text("utf-8"))
+    except (OSError, ValueError, IndexError):
+        return _ROOT
 
 
 def _access_lists(directory: Path) -> list[str]:

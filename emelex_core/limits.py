@@ -32,6 +32,8 @@ PAGE_BYTES_MAX: Final = 16 * MIB
 """Payload of one page; the first row is always returned, whatever its size."""
 PAGE_SESSIONS_MAX: Final = 500
 PAGE_EVENTS_MAX: Final = 100
+PROOF_EVENTS_MAX: Final = 250
+"""Events of one view while a history is proven, within a page's bytes: fixed costs vanish, and caches still hold it."""
 PAGE_KNOWLEDGE_MAX: Final = 100
 PAGE_FAILURES_MAX: Final = 500
 PAGE_JOBS_MAX: Final = 500
@@ -40,6 +42,8 @@ PAGE_JOBS_MAX: Final = 500
 LEASE_MS: Final = 5 * 60 * 1000
 """Session and worker leases. Owner death is noticed earlier, by the kernel lock (behaviour 181)."""
 RENEW_EVERY_MS: Final = 60 * 1000
+IN_FLIGHT_MAX: Final = 256
+"""Jobs of one pool worker that wait for a server at once: more wait for the worker's one connection instead."""
 BUSY_WAIT_MS: Final = 5_000
 SETTLE_WAIT_MS: Final = 60_000
 """How long a worker tries to settle beside a lock that others hold: minutes of inference may be behind it."""
@@ -65,6 +69,20 @@ KNOWLEDGE_KEY_BYTES_MAX: Final = 256
 KNOWLEDGE_CONTENT_BYTES_MAX: Final = 1 * MIB
 KNOWLEDGE_VERSION_MAX: Final = 2**32 - 1
 EVIDENCE_QUOTE_BYTES_MAX: Final = 4 * KIB
+SEARCH_QUERY_BYTES_MAX: Final = 256
+RECALL_ENTRIES: Final = 8
+RECALL_ENTRIES_MAX: Final = 100
+RECALL_BYTES: Final = 6 * KIB
+RECALL_BYTES_MAX: Final = 1 * MIB
+RECALL_CONFIDENCE: Final = 0.70
+"""What a prompt is given of a workspace's Knowledge: entries, their keys and contents, and how sure they must be."""
+RECALL_CANDIDATES_MAX: Final = 1_000
+"""Entries that are tried for a place; beyond them nothing is near enough."""
+INDEX_BATCH_EVENTS: Final = 500
+INDEX_BATCH_BYTES: Final = 512 * KIB
+"""Events that are indexed under one write lock; the first is always taken."""
+CHANGE_REASON_BYTES_MAX: Final = KIB
+"""Why a run or a person changed an entry, in its record."""
 
 # --- workers -------------------------------------------------------------------------------------------------------
 OUTPUT_TOKENS_MAX: Final = 1_024
@@ -127,6 +145,33 @@ VACUUM_PAGES: Final = 500
 VACUUM_BYTES_MAX: Final = 256 * MIB
 """A larger database is vacuumed step by step: a whole VACUUM held as much memory as the database has bytes."""
 
+# --- the agent -------------------------------------------------------------------------------------------------------
+CHAT_TOKENS_MAX: Final = 131_072
+"""One answer that a person asks for."""
+AGENT_ROUNDS: Final = 16
+AGENT_ROUNDS_MAX: Final = 20
+AGENT_CALLS_PER_ROUND_MAX: Final = 16
+AGENT_INPUT_BYTES_MAX: Final = 2 * MIB
+"""One input, raw as well as encoded."""
+AGENT_TURN_BYTES_MAX: Final = 15 * MIB
+AGENT_TURN_EVENTS_MAX: Final = 2_048
+TOOL_NAME_BYTES_MAX: Final = 256
+TOOL_CALL_ID_BYTES_MAX: Final = 256
+TOOL_OUTPUT_BYTES_MAX: Final = 256 * KIB
+TURN_OUTPUT_BYTES_MAX: Final = 768 * KIB
+"""What all tools of one turn may answer together."""
+TURN_ARGUMENT_BYTES_MAX: Final = 512 * KIB
+TOOL_SCHEMA_BYTES_MAX: Final = 64 * KIB
+APPROVAL_TEXT_BYTES_MAX: Final = 4 * KIB
+SNAPSHOT_BYTES_MAX: Final = 2 * MIB
+"""A Session snapshot's configuration, and its authority; each."""
+BATCH_EVENTS_PER_CALL: Final = 5
+"""A call's result, and at most four audit events."""
+BATCH_BYTES_FIXED: Final = 12 * TURN_OUTPUT_BYTES_MAX
+"""All outputs of a turn as JSON, which escapes one byte to six, in the result and in whatever repeats it."""
+BATCH_BYTES_PER_CALL: Final = 4 * KIB + 112 * KIB
+"""A refusal's words, and a call's audit events."""
+
 # --- import: foreign files are hostile until read --------------------------------------------------------------------
 IMPORT_LINE_BYTES_MAX: Final = 64 * MIB
 """One transcript line; images inside reached about 1 MB in real files."""
@@ -152,6 +197,9 @@ assert 1 <= COMPACTION_KEEP_TURNS <= COMPACTION_KEEP_TURNS_MAX
 assert 1 <= MAINTAIN_BATCH_ROWS <= MAINTAIN_ROWS <= MAINTAIN_ROWS_MAX
 assert RETENTION_NOTICE_MS < RETENTION_DAYS * DAY_MS <= RETENTION_SESSION_MS
 assert CLOCK_GAP_MS_MAX < CLOCK_BELIEF_MS <= ASSET_GRACE_MS, "a leap of the clock must not use up a grace"
+assert BATCH_BYTES_FIXED + AGENT_CALLS_PER_ROUND_MAX * BATCH_BYTES_PER_CALL < AGENT_TURN_BYTES_MAX < TURN_BYTES_MAX
+assert AGENT_ROUNDS <= AGENT_ROUNDS_MAX
+assert AGENT_ROUNDS_MAX * (1 + AGENT_CALLS_PER_ROUND_MAX * BATCH_EVENTS_PER_CALL) < AGENT_TURN_EVENTS_MAX
 assert EVENT_BYTES_MAX < IMPORT_LINE_BYTES_MAX < IMPORT_FILE_BYTES_MAX
 assert 2 * IMPORT_ARGUMENT_NODES_MAX < JSON_NODES_MAX
 assert JSON_DEPTH_MAX < IMPORT_NESTING_MAX

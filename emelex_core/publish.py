@@ -1,7 +1,11 @@
 """Publishing jobs: the row of a job is inserted in the transaction that makes it due (contract, "The queue").
 
-Publishing is idempotent by (kind, Session, source digest): the same source twice is the same job, and the caller learns
-the job's true state (behaviours 117 and 136).
+The module owns these invariants:
+
+- Publishing is idempotent by (kind, Session, source digest): the same source twice is the same job, and the caller
+  learns the job's true state (behaviours 117 and 136).
+- A Session that grew has one untried distillation, not one a publishing: the job that waits already reads what was said
+  since, under its id and in its place in the queue. A job that has failed, or that somebody retries, keeps its source.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ SESSIONS: Final = load("emelex_core", "sessions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedJob:
-    """A job as publishing left it: `created` is False when the same source had been published before."""
+    """A job as publishing left it: `created` is False when a job that waits already, or has run, reads this source."""
 
     id: str
     kind: str
@@ -43,6 +47,15 @@ def publish_distillation(transaction: Transaction, session_id: str, *, now: int)
     if row is None or row[0] is None:
         return None
     return _publish(transaction, "distillation", session_id, through=cast(int, row[0]), target_tokens=None, now=now)
+
+
+def follow(transaction: Transaction, session_id: str, *, now: int) -> None:
+    """Point the untried distillation of a Session at what is said in it now; nothing where none waits.
+
+    For who has taken back events that the job was to read. Raises: NotFound.
+    """
+    if transaction.one(JOBS["waiting_distillation"], {"session_id": session_id}) is not None:
+        publish_distillation(transaction, session_id, now=now)
 
 
 def publish_compaction(
@@ -102,11 +115,15 @@ def _publish(
         "source_last_event_id": source.source_last_event_id,
         "source_sha256": source.source_sha256,
     }
-    created = transaction.run(JOBS["publish"], parameters) > 0
-    found = transaction.one(
-        JOBS["by_source"], {"kind": kind, "session_id": session_id, "source_sha256": source.source_sha256}
-    )
+    place: dict[str, Value] = {"kind": kind, "session_id": session_id, "source_sha256": source.source_sha256}
+    created = False
+    if transaction.one(JOBS["by_source"], place) is None:
+        moved = kind == "distillation" and _move(transaction, session_id, parameters)
+        created = not moved and transaction.run(JOBS["publish"], parameters) > 0
+    found = transaction.one(JOBS["by_source"], place)
     assert found is not None
+    if kind == "distillation" and found[1] != "failed":
+        transaction.run(JOBS["supersede"], {"session_id": session_id, "id": found[0]})
     return PublishedJob(
         id=cast(str, found[0]),
         kind=kind,
@@ -115,3 +132,9 @@ def _publish(
         through_sequence=through,
         created=created,
     )
+
+
+def _move(transaction: Transaction, session_id: str, parameters: dict[str, Value]) -> bool:
+    """Let the distillation that waits untried read the new source; whether there was one."""
+    waiting = transaction.one(JOBS["waiting_distillation"], {"session_id": session_id})
+    return waiting is not None and transaction.run(JOBS["move"], {**parameters, "id": waiting[0]}) > 0

@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from emelex_core import limits
 from emelex_core.archive.histories import History, Looked, json_fault
+from emelex_core.archive.indexes import index_faults, rebuild_indexes
 from emelex_core.archive.records import CheckReport, Finding, Findings, Weight
 from emelex_core.archive.repair import repair_history, repair_indexes
 from emelex_core.db import inspection
@@ -20,6 +21,7 @@ from emelex_core.db.inspection import Progress
 from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, EmelexError
 from emelex_core.events import TextPart, decode_payload
+from emelex_core.journal.reading import read as read_journal
 from emelex_core.store import MemoryStore
 
 SQL: Final = load("emelex_core", "archive")
@@ -36,6 +38,7 @@ def check(store: MemoryStore, *, repair: bool = False, progress: Progress | None
     run.phase("database", run.references)
     run.phase("history", lambda: run.sessions(progress))
     run.phase("knowledge", run.knowledge)
+    run.phase("search", run.indexes)
     run.phase("journal", run.journals)
     run.phase("owner", run.owners)
     run.phase("media", run.assets)
@@ -125,22 +128,33 @@ class _Check:
             if count < limits.PAGE_KNOWLEDGE_MAX:
                 return
 
+    def indexes(self) -> None:
+        """The search indexes know what they stand for."""
+        with self.store.database.read() as transaction:
+            faults = list(index_faults(transaction))
+        if faults and self.repair:
+            rebuild_indexes(self.store.database)
+        for detail in faults:
+            self.found.add(Finding(weight=Weight.DERIVED, area="search", detail=detail, repaired=self.repair))
+
     def journals(self) -> None:
-        """Turns under way parse; those that nobody works on any more wait for a recovery."""
+        """Turns under way fit together; those that nobody works on any more wait for a recovery. Snapshots parse."""
         with self.store.database.read() as transaction:
             turns = transaction.all(SQL["interrupted_turns"], {"now": self.store.clock()})
-            tools = transaction.all(SQL["pending_tools"])
-        for session_id, turn_id, data, live in turns:
-            fault = json_fault(data, what=f"the input of turn {turn_id!s}")
-            if fault is not None:
-                self._journal(Weight.DAMAGE, session_id, fault)
-            elif not live:
-                self._journal(
-                    Weight.NOTE, session_id, f"turn {turn_id!s} was interrupted; `sessions recover` closes it"
-                )
-        for session_id, ordinal, call_id, _, arguments, result in tools:
-            for data in (arguments, result):
-                fault = None if data is None else json_fault(data, what=f"tool call {ordinal!s} ({call_id!s})")
+            snapshots = transaction.all(SQL["snapshots"])
+        for session_id, turn_id, live in turns:
+            try:
+                with self.store.database.read() as transaction:
+                    read_journal(transaction, cast(str, session_id))
+            except Corrupt as error:
+                self._journal(Weight.DAMAGE, session_id, error.message)
+            else:
+                if not live:
+                    detail = f"turn {turn_id!s} was interrupted; `sessions recover` closes it"
+                    self._journal(Weight.NOTE, session_id, detail)
+        for session_id, *parts in snapshots:
+            for data in parts:
+                fault = json_fault(data, what="the Session's snapshot")
                 if fault is not None:
                     self._journal(Weight.DAMAGE, session_id, fault)
 

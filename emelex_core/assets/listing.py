@@ -12,7 +12,7 @@ from emelex_core.assets.media import HEAD_BYTES, sniff
 from emelex_core.assets.records import AssetRecord, LinkedAsset
 from emelex_core.db.database import Database, Row, Value
 from emelex_core.db.statements import load
-from emelex_core.errors import AmbiguousId, Invalid, NotFound
+from emelex_core.errors import AmbiguousId, Invalid, NotFound, UsageError
 
 SQL: Final = load("emelex_core", "assets")
 _PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
@@ -35,9 +35,9 @@ def page(
 
 
 def get(database: Database, directory: Path, prefix: str) -> AssetRecord:
-    """Return an asset by its digest or a prefix of 8 or more digits. Raises: Invalid, NotFound, AmbiguousId."""
+    """Return an asset by its digest or a prefix of 8 or more digits. Raises: UsageError, NotFound, AmbiguousId."""
     if not _PREFIX.fullmatch(prefix):
-        raise Invalid(f"{prefix[:80]!r} is no digest of an asset", hint="8 to 64 hexadecimal digits, in lower case")
+        raise UsageError(f"{prefix[:80]!r} is no digest of an asset", hint="8 to 64 hexadecimal digits, in lower case")
     with database.read() as transaction:
         found = tuple(cast(str, row[0]) for row in transaction.all(SQL["ids_by_prefix"], {"prefix": prefix}))
         row = transaction.one(SQL["get"], {"sha256": found[0]}) if len(found) == 1 else None

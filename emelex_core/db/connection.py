@@ -49,6 +49,7 @@ class Connection:
         self._owner_process = os.getpid()
         self._deadline = 0.0
         self._moved = ctypes.c_int(0)
+        self._moved_at = ctypes.addressof(self._moved)
         try:
             try:
                 self.raw = self._prepare(_open(path, read_only=read_only), guard)
@@ -74,7 +75,7 @@ class Connection:
 
     def has_moved(self) -> bool:
         """Whether the file under this connection was deleted, renamed or replaced (SQLITE_FCNTL_HAS_MOVED, 2–4 µs)."""
-        self.raw.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(self._moved))
+        self.raw.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, self._moved_at)
         return self._moved.value != 0
 
     def close(self) -> None:

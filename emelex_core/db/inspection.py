@@ -15,9 +15,11 @@ import apsw
 
 from emelex_core import home
 from emelex_core.db.database import Database, Transaction
+from emelex_core.db.statements import load
 from emelex_core.db.translate import translate
 from emelex_core.errors import Corrupt, Storage, StorageBusy
 
+SQL: Final = load("emelex_core", "inspection")
 _PAGES_PER_STEP: Final = 1_024
 
 Progress = Callable[[int, int], None]
@@ -26,19 +28,19 @@ Progress = Callable[[int, int], None]
 
 def integrity_problems(transaction: Transaction) -> list[str]:
     """What SQLite finds wrong with pages, indexes and constraints; at most 100 lines, none for a sound file."""
-    found = [str(row[0]) for row in transaction.all("PRAGMA integrity_check(100)")]
+    found = [str(row[0]) for row in transaction.all(SQL["integrity"])]
     return [] if found == ["ok"] else found
 
 
 def dangling_references(transaction: Transaction) -> list[str]:
     """Rows whose foreign key leads nowhere, in words."""
-    rows = transaction.all("PRAGMA foreign_key_check")
+    rows = transaction.all(SQL["dangling"])
     return [f"{table!s} row {row!s} refers to a missing row of {parent!s}" for table, row, parent, _ in rows]
 
 
 def rebuild_indexes(transaction: Transaction) -> None:
     """Make every index anew from its table."""
-    transaction.run("REINDEX")
+    transaction.run(SQL["rebuild_indexes"])
 
 
 def copy_database(database: Database, target: Path, *, progress: Progress | None = None) -> None:
@@ -64,14 +66,14 @@ def give_up_log(database: Database) -> None:
 
     Opening it for writing makes a log again. Raises: StorageBusy while another connection is open.
     """
-    ((mode,),) = database.upkeep("PRAGMA journal_mode = DELETE")
+    ((mode,),) = database.upkeep(SQL["give_up_log"])
     if mode != "delete":
         raise StorageBusy(f"somebody else has {database.path} open")
 
 
 def _copy_pages(transaction: Transaction, target: Path, progress: Progress | None) -> None:
     # A first look pins the state that is copied: writers go on, and the copy never starts again because of them.
-    transaction.one("PRAGMA schema_version")
+    transaction.one(SQL["pin"])
     copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     try:
         # The file is worth nothing before it is whole; it is synced once, then.

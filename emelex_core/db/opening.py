@@ -35,8 +35,9 @@ def open_database(path: Path, *, create: bool = False, read_only: bool = False) 
     """Open the database at an absolute, resolved path, migrating an older one of ours.
 
     Raises: NotFound when it is missing and `create` is off; Storage when its directory is missing; Refused when the
-    file, its directory or a file beside it is not private and ours; NewerSchema; Corrupt.
+    file, its directory or a file beside it is not private and ours, or one above may be swapped; NewerSchema; Corrupt.
     """
+    home.check_way(path.parent)
     if not home.exists(path.parent):
         raise Storage(f"the directory {path.parent} does not exist; nothing was created")
     home.check_directory(path.parent)
@@ -88,7 +89,7 @@ def _make_file(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise Storage(f"cannot create {path}: {error.strerror}") from error
+        raise home.storage_error(error, f"cannot create {path}") from error
     home.sync_directory(path.parent)
     faults.reach("create.file_made")
 
@@ -98,6 +99,8 @@ def _migrate(path: Path) -> None:
         if schema.inspect(raw) == 0:
             raw.pragma("auto_vacuum", "INCREMENTAL")
         raw.pragma("synchronous", "EXTRA")
+        # Nothing of a store is ever written outside its own files, the scratch space of a migration included.
+        raw.pragma("temp_store", "MEMORY")
         use_wal(raw)
         raw.pragma("foreign_keys", "OFF")
         schema.migrate(raw, now=clock.system_clock())

@@ -28,6 +28,12 @@ MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (8, "0008_queue_pauses"),
     (9, "0009_maintenance"),
     (10, "0010_made_by"),
+    (11, "0011_turn_journals"),
+    (12, "0012_knowledge_changes"),
+    (13, "0013_settled_transcripts"),
+    (14, "0014_job_ledgers"),
+    (15, "0015_proposal_retention"),
+    (16, "0016_settled_jobs"),
 )
 """Number and file of each migration, contiguous. 1 to 6 were Emelex 1.x."""
 

@@ -11,22 +11,30 @@ The module owns these invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
+
+import msgspec
 
 from emelex_core import clock, codec, digests, ids, limits
 from emelex_core.db.database import Conflict, Transaction
 from emelex_core.db.statements import load
 from emelex_core.errors import Invalid
-from emelex_core.events import ASSET_KINDS, ROLES, AssetRef, Event, EventKind, encode_payload
+from emelex_core.events import ASSET_KINDS, ROLES, AssetRef, Event, EventKind, encode_payload, encode_words
 
 SQL: Final = load("emelex_core", "events")
 ASSETS: Final = load("emelex_core", "assets")
 _RECORD_BYTES_MAX: Final = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendedTurn:
+_SEQUENCE: Final = 1
+_SOURCE_RECORD: Final = 9
+EventRow: TypeAlias = tuple[
+    str, int, str, str, int, int, str, str, bytes, "str | None", "int | None", int, bytes
+]  # fmt: skip
+"""The values of the statement `add`, in its order."""
+
+
+class AppendedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """What an append made durable: the turn's id and the consecutive sequences and ids of its events."""
 
     turn_id: str
@@ -35,22 +43,30 @@ class AppendedTurn:
     event_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(msgspec.Struct, frozen=True, gc=False):
     event: Event
     payload: bytes
     media: tuple[AssetRef, ...]
 
 
-PreparedTurn = tuple[_Prepared, ...]
+PreparedTurn: TypeAlias = tuple[_Prepared, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """Where a chain ends: the last sequence and the chain value there."""
 
     sequence: int
     chain: bytes
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Turns laid out after a tail, ready to insert: rows, links, and the tail that they lead to."""
+
+    rows: Sequence[EventRow]
+    links: Sequence[tuple[int, int, AssetRef]]
+    turns: tuple[AppendedTurn, ...]
+    tail: Tail
+    bytes: int
 
 
 def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTurn:
@@ -60,16 +76,14 @@ def prepare(turn: Sequence[Event], *, allow_summary: bool = False) -> PreparedTu
     prepared: list[_Prepared] = []
     size = 0
     for index, event in enumerate(turn):
-        what = f"event {index + 1} of the turn"
-        if event.kind is EventKind.SUMMARY and not allow_summary:
-            raise Invalid(f"{what}: Summaries are written by the compaction worker only")
-        media = event.media
-        _check_media(media, what)
-        if event.source_record is not None:
-            codec.check_line(event.source_record, what=f"{what}: source record", bytes_max=_RECORD_BYTES_MAX)
+        payload = encode_words(event)
+        media: tuple[AssetRef, ...] = ()
+        if payload is None or event.kind is EventKind.SUMMARY or event.source_record is not None:
+            what = f"event {index + 1} of the turn"
+            media = _check(event, what, allow_summary=allow_summary)
+            payload = payload or encode_payload(event, what=what)
         if event.occurred_at is not None and not clock.INSTANT_MS_MIN <= event.occurred_at <= clock.INSTANT_MS_MAX:
-            raise Invalid(f"{what}: its instant {event.occurred_at} is out of range")
-        payload = encode_payload(event, what=what)
+            raise Invalid(f"event {index + 1} of the turn: its instant {event.occurred_at} is out of range")
         size += len(payload)
         if size > limits.TURN_BYTES_MAX:
             raise Invalid(f"the turn is larger than {limits.TURN_BYTES_MAX} bytes")
@@ -82,35 +96,48 @@ def size_of(turn: PreparedTurn) -> int:
     return sum(len(item.payload) for item in turn)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Turns laid out after a tail, ready to insert: rows, links, and the tail that they lead to."""
-
-    rows: tuple[dict[str, int | str | bytes | None], ...]
-    links: tuple[tuple[int, int, AssetRef], ...]
-    turns: tuple[AppendedTurn, ...]
-    tail: Tail
-    bytes: int
-
-
 def lay_out(session_id: str, tail: Tail, turns: Sequence[PreparedTurn], *, now: int) -> Batch:
     """Give events their ids, sequences and chain values after a tail. Pure, and outside any transaction."""
-    rows: list[dict[str, int | str | bytes | None]] = []
+    rows: list[EventRow] = []
     links: list[tuple[int, int, AssetRef]] = []
     appended: list[AppendedTurn] = []
+    sequence, chain, size_bytes = tail.sequence, tail.chain, 0
     for turn in turns:
         turn_id, *fresh = ids.ordered_ids(1 + len(turn))
-        first = tail.sequence + 1
+        first, size = sequence + 1, len(turn)
         for position, item in enumerate(turn):
-            row = _row(session_id, tail, item, fresh[position], turn_id, position, len(turn), now)
-            tail = Tail(sequence=tail.sequence + 1, chain=cast(bytes, row["chain"]))
-            rows.append(row)
-            links.extend((tail.sequence, ordinal, ref) for ordinal, ref in enumerate(item.media))
+            event, payload, event_id = item.event, item.payload, fresh[position]
+            kind, record, occurred = event.kind.value, event.source_record, event.occurred_at
+            sequence += 1
+            size_bytes += len(payload)
+            chain = digests.next_chain(
+                chain, sequence, event_id, turn_id, position, size, kind, record, occurred, now, payload
+            )
+            role = ROLES[event.kind]
+            rows.append(
+                (
+                    session_id,
+                    sequence,
+                    event_id,
+                    turn_id,
+                    position,
+                    size,
+                    kind,
+                    role,
+                    payload,
+                    record,
+                    occurred,
+                    now,
+                    chain,
+                )
+            )
+            if item.media:
+                links.extend((sequence, ordinal, ref) for ordinal, ref in enumerate(item.media))
         appended.append(
-            AppendedTurn(turn_id=turn_id, first_sequence=first, last_sequence=tail.sequence, event_ids=tuple(fresh))
+            AppendedTurn(turn_id=turn_id, first_sequence=first, last_sequence=sequence, event_ids=tuple(fresh))
         )
-    size = sum(map(size_of, turns))
-    return Batch(rows=tuple(rows), links=tuple(links), turns=tuple(appended), tail=tail, bytes=size)
+    last = Tail(sequence=sequence, chain=chain)
+    return Batch(rows=rows, links=links, turns=tuple(appended), tail=last, bytes=size_bytes)
 
 
 def insert(transaction: Transaction, session_id: str, batch: Batch) -> None:
@@ -139,57 +166,29 @@ def insert(transaction: Transaction, session_id: str, batch: Batch) -> None:
 
 def _repeated(transaction: Transaction, session_id: str, batch: Batch) -> Invalid | None:
     """The record id that the caller appends a second time, as an error; None when the conflict is not the caller's."""
-    seen: set[object] = set()
+    seen: set[str] = set()
     for row in batch.rows:
-        record = row["source_record"]
+        record = row[_SOURCE_RECORD]
         if record is None:
             continue
         stored = transaction.one(SQL["has_source_record"], {"session_id": session_id, "source_record": record})
-        if record in seen or (stored is not None and cast(int, stored[0]) < cast(int, batch.rows[0]["sequence"])):
-            return Invalid(f"Session {session_id} holds the source record {str(record)[:80]!r} already")
+        if record in seen or (stored is not None and cast(int, stored[0]) < batch.rows[0][_SEQUENCE]):
+            return Invalid(f"Session {session_id} holds the source record {record[:80]!r} already")
         seen.add(record)
     return None
 
 
-def _row(
-    session_id: str,
-    tail: Tail,
-    item: _Prepared,
-    event_id: str,
-    turn_id: str,
-    position: int,
-    turn_size: int,
-    now: int,
-) -> dict[str, int | str | bytes | None]:
-    event = item.event
-    chain = digests.next_chain(
-        tail.chain,
-        sequence=tail.sequence + 1,
-        event_id=event_id,
-        turn_id=turn_id,
-        turn_position=position,
-        turn_size=turn_size,
-        kind=event.kind.value,
-        source_record=event.source_record,
-        occurred_at=event.occurred_at,
-        created_at=now,
-        payload=item.payload,
-    )
-    return {
-        "session_id": session_id,
-        "sequence": tail.sequence + 1,
-        "id": event_id,
-        "turn_id": turn_id,
-        "turn_position": position,
-        "turn_size": turn_size,
-        "kind": event.kind.value,
-        "role": ROLES[event.kind],
-        "payload": item.payload,
-        "source_record": event.source_record,
-        "occurred_at": event.occurred_at,
-        "created_at": now,
-        "chain": chain,
-    }
+def _check(event: Event, what: str, *, allow_summary: bool) -> tuple[AssetRef, ...]:
+    """Check what is beside an event's words, and return its media. Raises: Invalid."""
+    if event.kind is EventKind.SUMMARY and not allow_summary:
+        raise Invalid(f"{what}: Summaries are written by the compaction worker only")
+    media = event.media
+    _check_media(media, what)
+    record = event.source_record
+    # A short ASCII word passes at once: an import asks this for every event.
+    if record is not None and not (len(record) <= _RECORD_BYTES_MAX and record.isascii() and record.strip()):
+        codec.check_line(record, what=f"{what}: source record", bytes_max=_RECORD_BYTES_MAX)
+    return media
 
 
 def _check_media(media: Sequence[AssetRef], what: str) -> None:

@@ -21,7 +21,7 @@ from emelex_core.clock import Clock
 from emelex_core.db.database import Database, Transaction
 from emelex_core.db.statements import load
 from emelex_core.errors import SessionBusy
-from emelex_core.sessions import registry
+from emelex_core.sessions import registry, removed
 from emelex_core.sessions.records import Session
 
 SQL: Final = load("emelex_core", "deletion")
@@ -70,6 +70,8 @@ def delete(
             guard(transaction, now)
         if not transaction.run(SQL["delete"], {"id": session_id, "now": now}):
             raise _busy(session, session.held_until or now)
+        if session.source_id is not None:
+            removed.note(transaction, session.source, session.source_id, session.id, now=now)
         freed = list(_free(transaction, alone, now))
     faults.reach("session.deleted")
     tally = Removed()

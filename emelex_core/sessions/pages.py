@@ -3,24 +3,35 @@
 The module owns these invariants:
 
 - A page holds at most so many events and bytes, its first event always; no database view is held between pages.
-- Sequences have no gap, turns are whole and not interleaved, roles agree with kinds, and each stored chain value is the
-  digest of what was read. What does not hold is Corrupt, naming Session and event; a history is never shortened.
+- What is read goes through `proof`, which owns what is proven.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
+
+import msgspec
 
 from emelex_core import digests, limits
-from emelex_core.db.database import Database, Row, Transaction, Value
+from emelex_core.db.database import Database, Transaction, Value
 from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, Invalid
-from emelex_core.events import ROLES, EventKind, decode_payload
+from emelex_core.sessions.proof import EventRow, Proof, Proven, unproven
 from emelex_core.sessions.records import StoredEvent
 
 SQL: Final = load("emelex_core", "events")
 _END: Final = 2**62
+
+Link: TypeAlias = tuple[int, str, str]
+"""One transactional asset link of an event: ordinal, digest, kind."""
+
+
+class ProvenPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Proven events, and their asset links by sequence, of one view of the database."""
+
+    proven: Proven
+    links: dict[int, list[Link]]
 
 
 def page(
@@ -37,7 +48,15 @@ def page(
     """
     if not 1 <= limit <= limits.PAGE_EVENTS_MAX:
         raise Invalid(f"limit {limit} is not between 1 and {limits.PAGE_EVENTS_MAX}")
-    return [event for event, _ in _read(transaction, session_id, after=after, through=through, limit=limit)]
+    events: list[StoredEvent] = []
+    size = 0
+    for row in _rows(transaction, session_id, after=after, through=through, limit=limit):
+        event = unproven(session_id, row)
+        size += event.payload_bytes
+        if events and size > limits.PAGE_BYTES_MAX:
+            break
+        events.append(event)
+    return events
 
 
 def verified(
@@ -52,24 +71,34 @@ def verified(
 
     `chain` is the trusted chain value at `after`; it may be left out when `after` is 0. Raises: Corrupt.
     """
+    for found in verified_pages(database, session_id, after=after, chain=chain, through=through):
+        yield from found.proven.events
+
+
+def verified_pages(
+    database: Database,
+    session_id: str,
+    *,
+    after: int = 0,
+    chain: bytes | None = None,
+    through: int = _END,
+) -> Iterator[ProvenPage]:
+    """Yield the events after a sequence up to another as `verified` does, in pages, with the links to their media."""
     if chain is None:
         if after != 0:
             raise Invalid("a verified read that starts inside a Session needs the chain value there")
         chain = digests.first_chain(session_id)
-    turn = _TurnCheck(session_id)
-    while after < through:
+    proof = Proof(session_id, after=after, chain=chain)
+    while proof.sequence < through:
+        first = proof.sequence
         with database.read() as transaction:
-            rows = _read(transaction, session_id, after=after, through=through, limit=limits.PAGE_EVENTS_MAX)
-        if not rows:
+            rows = _rows(transaction, session_id, after=first, through=through, limit=limits.PROOF_EVENTS_MAX)
+            proven = proof.take(rows, bytes_max=limits.PAGE_BYTES_MAX)
+            links = _links(transaction, session_id, after=first, through=proof.sequence)
+        if not proven.events:
             break
-        for event, payload in rows:
-            if event.sequence != after + 1:
-                raise Corrupt(f"Session {session_id}: event {after + 1} is missing")
-            chain = _continue(chain, event, payload)
-            turn.check(event)
-            after = event.sequence
-            yield event
-    turn.finish()
+        yield ProvenPage(proven=proven, links=links)
+    proof.finish()
 
 
 def rehash(transaction: Transaction, session_id: str, *, through: int) -> bool:
@@ -79,21 +108,10 @@ def rehash(transaction: Transaction, session_id: str, *, through: int) -> bool:
     """
     chain = digests.first_chain(session_id)
     expected = 1
-    parameters: dict[str, Value] = {"session_id": session_id, "after": 0, "through": through, "limit": -1}
-    for row in transaction.iterate(SQL["page"], parameters):
+    for row in _rows(transaction, session_id, after=0, through=through, limit=-1):
         sequence, event_id, turn_id, position, size, kind, _, payload, record, occurred, created, stored = row
         chain = digests.next_chain(
-            chain,
-            sequence=cast(int, sequence),
-            event_id=cast(str, event_id),
-            turn_id=cast(str, turn_id),
-            turn_position=cast(int, position),
-            turn_size=cast(int, size),
-            kind=cast(str, kind),
-            source_record=cast("str | None", record),
-            occurred_at=cast("int | None", occurred),
-            created_at=cast(int, created),
-            payload=cast(bytes, payload),
+            chain, sequence, event_id, turn_id, position, size, kind, record, occurred, created, payload
         )
         if sequence != expected or chain != stored:
             return False
@@ -101,103 +119,19 @@ def rehash(transaction: Transaction, session_id: str, *, through: int) -> bool:
     return expected == through + 1
 
 
-def _read(
-    transaction: Transaction, session_id: str, *, after: int, through: int, limit: int
-) -> list[tuple[StoredEvent, bytes]]:
-    """One bounded page, with the stored bytes that the digests are made of."""
-    rows: list[tuple[StoredEvent, bytes]] = []
-    size = 0
-    parameters: dict[str, Value] = {"session_id": session_id, "after": after, "through": through, "limit": limit}
-    for row in transaction.iterate(SQL["page"], parameters):
-        event, payload = _from_row(session_id, row)
-        size += len(payload)
-        if rows and size > limits.PAGE_BYTES_MAX:
-            break
-        rows.append((event, payload))
-    return rows
-
-
-def _from_row(session_id: str, row: Row) -> tuple[StoredEvent, bytes]:
-    sequence, event_id, turn_id, position, size, kind_text, role, payload, record, occurred, created, chain = row
-    what = f"Session {session_id}: event {cast(int, sequence)} ({cast(str, event_id)})"
+def _rows(transaction: Transaction, session_id: str, *, after: int, through: int, limit: int) -> Iterator[EventRow]:
+    """The stored rows after a sequence, as SQLite finds them. Raises: Corrupt for text that is none any more."""
+    place: dict[str, Value] = {"session_id": session_id, "after": after, "through": through, "limit": limit}
     try:
-        kind = EventKind(cast(str, kind_text))
-    except ValueError:
-        raise Corrupt(f"{what}: unknown kind {kind_text!r}") from None
-    if role != ROLES[kind]:
-        raise Corrupt(f"{what}: role {role!r} does not belong to kind {kind.value!r}")
-    data = cast(bytes, payload)
-    decoded = decode_payload(data, what=what)
-    event = StoredEvent(
-        id=cast(str, event_id),
-        session_id=session_id,
-        sequence=cast(int, sequence),
-        turn_id=cast(str, turn_id),
-        turn_position=cast(int, position),
-        turn_size=cast(int, size),
-        kind=kind,
-        parts=decoded.parts,
-        label=decoded.label,
-        source_record=cast("str | None", record),
-        occurred_at=cast("int | None", occurred),
-        created_at=cast(int, created),
-        payload_bytes=len(data),
-        chain=cast(bytes, chain),
-        provenance=decoded.provenance,
-    )
-    return event, data
+        yield from cast("Iterator[EventRow]", transaction.iterate(SQL["page"], place))
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"Session {session_id}: an event after {after} holds text that is not UTF-8: {error}") from None
 
 
-def _continue(chain: bytes, event: StoredEvent, payload: bytes) -> bytes:
-    """Return the chain value at an event, or raise Corrupt when it is not the stored one."""
-    found = digests.next_chain(
-        chain,
-        sequence=event.sequence,
-        event_id=event.id,
-        turn_id=event.turn_id,
-        turn_position=event.turn_position,
-        turn_size=event.turn_size,
-        kind=event.kind.value,
-        source_record=event.source_record,
-        occurred_at=event.occurred_at,
-        created_at=event.created_at,
-        payload=payload,
-    )
-    if found != event.chain:
-        raise Corrupt(
-            f"Session {event.session_id}: event {event.sequence} ({event.id}) was changed after it was stored",
-            hint="restore it from a backup; `emelex memory check` lists all damage",
-        )
+def _links(transaction: Transaction, session_id: str, *, after: int, through: int) -> dict[int, list[Link]]:
+    found: dict[int, list[Link]] = {}
+    place: dict[str, Value] = {"session_id": session_id, "after": after, "through": through}
+    for sequence, ordinal, sha256, kind in transaction.iterate(SQL["links"], place):
+        link = (cast(int, ordinal), cast(str, sha256), cast(str, kind))
+        found.setdefault(cast(int, sequence), []).append(link)
     return found
-
-
-class _TurnCheck:
-    """Follows the turns of a read: each begins at position 0, counts up, keeps its size and ends whole."""
-
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
-        self._last: StoredEvent | None = None
-
-    def check(self, event: StoredEvent) -> None:
-        last = self._last
-        begins = last is None or last.turn_position == last.turn_size - 1
-        if begins:
-            fits = event.turn_position == 0
-        else:
-            assert last is not None
-            fits = (event.turn_id, event.turn_size, event.turn_position) == (
-                last.turn_id,
-                last.turn_size,
-                last.turn_position + 1,
-            )
-        if not fits:
-            raise Corrupt(
-                f"Session {self._session_id}: event {event.sequence} ({event.id}) does not continue its turn "
-                f"(position {event.turn_position} of {event.turn_size})"
-            )
-        self._last = event
-
-    def finish(self) -> None:
-        last = self._last
-        if last is not None and last.turn_position != last.turn_size - 1:
-            raise Corrupt(f"Session {self._session_id}: the turn of event {last.sequence} ({last.id}) does not end")

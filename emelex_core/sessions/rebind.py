@@ -184,7 +184,8 @@ def _move(transaction: Transaction, old_id: int, workspace: Workspace) -> tuple[
         transaction.run(SQL["set_identity"], {**_columns(workspace.identity), "path": workspace.path, "id": old_id})
         return ()
     move: dict[str, Value] = {"workspace_id": old_id, "target": target}
-    for statement in (SQL["move_sessions"], SQL["move_knowledge"], SQL["move_proposals"]):
+    moves = (SQL["move_sessions"], SQL["move_knowledge"], SQL["move_proposals"], SQL["move_forgotten"])
+    for statement in moves:
         transaction.run(statement, move)
     registry.ensure_workspace(transaction, workspace)
     rows = transaction.all(SQL["keys"], {"workspace_id": old_id, "limit": _KEYS_MAX})

@@ -8,7 +8,7 @@ from typing import Final, cast
 from emelex_core import codec, digests, ids, limits
 from emelex_core.db.database import Row, Transaction
 from emelex_core.db.statements import load
-from emelex_core.errors import AmbiguousId, Invalid, NotFound
+from emelex_core.errors import AmbiguousId, Invalid, NotFound, UsageError
 from emelex_core.identity import Identity, Workspace
 from emelex_core.sessions.records import ImportSource, Session
 
@@ -82,14 +82,14 @@ def get(transaction: Transaction, session_id: str, *, now: int) -> Session:
 
 
 def resolve(transaction: Transaction, prefix: str) -> str:
-    """Return the full id that a prefix of 8 or more characters names. Raises: Invalid, NotFound, AmbiguousId."""
+    """Return the full id that a prefix of 8 or more characters names. Raises: UsageError, NotFound, AmbiguousId."""
     return resolve_prefix(transaction, SQL["ids_by_prefix"], prefix, what="Session")
 
 
 def resolve_prefix(transaction: Transaction, statement: str, prefix: str, *, what: str) -> str:
     """Resolve a shortened id with a statement that lists up to 11 ids at `:prefix`."""
     if not ids.is_prefix(prefix):
-        raise Invalid(
+        raise UsageError(
             f"{prefix[:80]!r} is no {what} id",
             hint=f"an id, or {ids.PREFIX_CHARACTERS_MIN} or more of its first characters",
         )
@@ -132,9 +132,7 @@ def bound_identity(transaction: Transaction, session_id: str) -> tuple[str, Iden
     row = transaction.one(SQL["identity"], {"id": session_id})
     if row is None:
         raise NotFound(f"no Session {session_id}")
-    path, device, inode, birth_ns, _ = row
-    known = Identity(device=cast(int, device), inode=cast(int, inode), birth_ns=cast("int | None", birth_ns))
-    return cast(str, path), known
+    return cast(str, row[0]), _known(row[1:4])
 
 
 def _check_source(transaction: Transaction, source: ImportSource) -> None:
@@ -148,6 +146,11 @@ def _check_source(transaction: Transaction, source: ImportSource) -> None:
 
 def _identity(value: Identity) -> dict[str, int | None]:
     return {"device": value.device, "inode": value.inode, "birth_ns": value.birth_ns}
+
+
+def _known(columns: Row) -> Identity:
+    device, inode, birth_ns = columns
+    return Identity(device=cast(int, device), inode=cast(int, inode), birth_ns=cast("int | None", birth_ns))
 
 
 def _session(row: Row) -> Session:
@@ -169,4 +172,5 @@ def _session(row: Row) -> Session:
         held_until=cast("int | None", row[14]),
         created_at=cast(int, row[15]),
         updated_at=cast(int, row[16]),
+        workspace_identity=_known(row[17:]),
     )

@@ -7,15 +7,16 @@ media are held against what events name, a page at a time; the bytes of media ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast, overload
 
+import msgspec
+
 from emelex_core import digests, limits
-from emelex_core.db.database import Database, Value
+from emelex_core.db.database import Database
 from emelex_core.db.statements import load
 from emelex_core.errors import Corrupt, Invalid
-from emelex_core.events import AssetRef, EventKind, MediaPart, TextPart
+from emelex_core.events import MEDIA_MARK, AssetRef, Event, EventKind, MediaPart, TextPart, encode_payload
 from emelex_core.provenance import SourceProvenance, source_provenance
 from emelex_core.sessions import pages
 from emelex_core.sessions.append import Tail
@@ -51,49 +52,71 @@ def replay(database: Database, session: Session, *, keep: bool = True, media: bo
     Raises: Corrupt naming the event; Invalid naming the cap, for media also the largest, when the uncovered history is
     over it.
     """
-    links = _Links(database, session)
-    budget = _Budget(session.id)
-    chain_at_boundary = digests.first_chain(session.id)
-    tail = Tail(sequence=0, chain=chain_at_boundary)
-    first_id = boundary_id = ""
-    summary: StoredEvent | None = None
-    uncovered: list[StoredEvent] = []
-    for event in pages.verified(database, session.id, through=session.last_sequence):
-        tail = Tail(sequence=event.sequence, chain=event.chain)
-        links.check(event)
-        if event.sequence == 1:
-            first_id = event.id
-        if event.sequence == session.covered_sequence:
-            chain_at_boundary, boundary_id = event.chain, event.id
-        if event.sequence == session.summary_sequence:
-            summary = event
-            budget.spend(event)
-        elif event.sequence > session.covered_sequence:
-            _require_raw(event)
-            if keep:
-                event = event if media else _without_media(event)
-                budget.spend(event)
-                uncovered.append(event)
-    budget.check_media()
-    if tail.sequence != session.last_sequence:
-        raise Corrupt(f"Session {session.id}: event {tail.sequence + 1} is missing")
+    history = _History(session, keep=keep, media=media)
+    for found in pages.verified_pages(database, session.id, through=session.last_sequence):
+        history.take(found)
+    history.budget.check_media()
+    if history.tail.sequence != session.last_sequence:
+        raise Corrupt(f"Session {session.id}: event {history.tail.sequence + 1} is missing")
     if session.summary_sequence:
-        if summary is None:
-            raise Corrupt(f"Session {session.id}: its Summary at {session.summary_sequence} is missing")
-        _check_summary(database, session, summary, first_id, boundary_id, chain_at_boundary)
-    events = tuple(uncovered) if summary is None else (summary, *uncovered)
-    return Replay(events, summary=summary, tail=tail)
+        _check_summary(database, session, history)
+    summary = history.summary
+    events = tuple(history.uncovered) if summary is None else (summary, *history.uncovered)
+    return Replay(events, summary=summary, tail=history.tail)
 
 
-def _require_raw(event: StoredEvent) -> None:
-    if event.kind is EventKind.SUMMARY:
-        raise Corrupt(f"Session {event.session_id}: event {event.sequence} ({event.id}) is a Summary outside its place")
+class _History:
+    """What a replay gathers while pages pass: the Summary, what it is held against, and the uncovered events."""
+
+    def __init__(self, session: Session, *, keep: bool, media: bool) -> None:
+        self.budget = _Budget(session.id)
+        self.summary: StoredEvent | None = None
+        self.uncovered: list[StoredEvent] = []
+        self.first_id = self.boundary_id = ""
+        self.boundary_chain = digests.first_chain(session.id)
+        self.tail = Tail(sequence=0, chain=self.boundary_chain)
+        self._session = session
+        self._keep = keep
+        self._media = media
+
+    def take(self, found: pages.ProvenPage) -> None:
+        """Take one proven page. Raises: Corrupt; Invalid when what is kept is over a cap."""
+        events, covered = found.proven.events, self._session.covered_sequence
+        first, last = events[0].sequence, events[-1]
+        self.tail = Tail(sequence=last.sequence, chain=last.chain)
+        shown = _with_media(found)
+        if first == 1:
+            self.first_id = events[0].id
+        if first <= covered <= last.sequence:
+            boundary = events[covered - first]
+            self.boundary_id, self.boundary_chain = boundary.id, boundary.chain
+        if first > covered:
+            self._take_uncovered(events, found.proven.payload_bytes)
+        elif last.sequence > covered:
+            left = events[covered + 1 - first :]
+            self._take_uncovered(left, sum(event.payload_bytes for event in left))
+        if self._keep and self._media:
+            self.budget.show(event for event in shown if event.sequence > covered)
+
+    def _take_uncovered(self, events: list[StoredEvent], size: int) -> None:
+        place = self._session.summary_sequence
+        if events[0].sequence <= place <= events[-1].sequence:
+            at = place - events[0].sequence
+            self.summary = events[at]
+            events = events[:at] + events[at + 1 :]
+        for event in events:
+            if event.kind is EventKind.SUMMARY:
+                raise Corrupt(f"{event.where} is a Summary outside its place")
+        if self._keep:
+            self.budget.spend(len(events), size)
+            self.uncovered.extend(events if self._media else map(_without_media, events))
 
 
-def _check_summary(
-    database: Database, session: Session, summary: StoredEvent, first_id: str, boundary_id: str, chain: bytes
-) -> None:
+def _check_summary(database: Database, session: Session, history: _History) -> None:
     """Compare what the Summary says it replaces with the job that made it and with what was read."""
+    summary = history.summary
+    if summary is None:
+        raise Corrupt(f"Session {session.id}: its Summary at {session.summary_sequence} is missing")
     what = f"Session {session.id}: Summary {summary.sequence} ({summary.id})"
     if summary.kind is not EventKind.SUMMARY or summary.provenance is None:
         raise Corrupt(f"{what} is no Summary with provenance")
@@ -102,9 +125,9 @@ def _check_summary(
         "compaction",
         session.id,
         through=session.covered_sequence,
-        first_event_id=first_id,
-        last_event_id=boundary_id,
-        chain=chain,
+        first_event_id=history.first_id,
+        last_event_id=history.boundary_id,
+        chain=history.boundary_chain,
     )
     if _source_of(stated) != expected:
         raise Corrupt(f"{what} does not describe the events that it replaces")
@@ -136,12 +159,29 @@ def _source_of(stated: dict[str, Any]) -> SourceProvenance | None:
         return None
 
 
+def _with_media(found: pages.ProvenPage) -> list[StoredEvent]:
+    """The page's events that name media, after a comparison with their links: count, ordinals, digests and kinds.
+
+    Only payloads that can name media are taken apart, and those that others are linked to. Raises: Corrupt.
+    """
+    events, first = found.proven.events, found.proven.events[0].sequence
+    naming = {event.sequence: event for event in found.proven.naming}
+    naming |= {sequence: events[sequence - first] for sequence in found.links}
+    for sequence, event in naming.items():
+        linked = found.links.get(sequence, [])
+        named = [(ordinal, ref.sha256, ref.kind) for ordinal, ref in enumerate(event.media)]
+        if linked != named:
+            raise Corrupt(f"{event.where} names {len(named)} media, but other ones are linked ({len(linked)})")
+    return [naming[sequence] for sequence in sorted(naming)]
+
+
 def _without_media(event: StoredEvent) -> StoredEvent:
     """The event with a text in the place of each of its media, so that nobody can load them."""
-    if not event.media:
+    if MEDIA_MARK not in event.payload or not event.media:
         return event
     parts = tuple(TextPart(text=_label(part.ref)) if isinstance(part, MediaPart) else part for part in event.parts)
-    return replace(event, parts=parts)
+    shown = Event(kind=event.kind, parts=parts, label=event.label, provenance=event.provenance)
+    return msgspec.structs.replace(event, payload=encode_payload(shown), _content=None)
 
 
 def _label(ref: AssetRef) -> str:
@@ -156,16 +196,20 @@ class _Budget:
         self._events = self._bytes = self._media = 0
         self._largest: tuple[int, int, AssetRef] | None = None
 
-    def spend(self, event: StoredEvent) -> None:
-        """Count one event. Media are only added up: the refusal names the largest, which may be the last."""
-        self._events += 1
-        self._bytes += event.payload_bytes
+    def spend(self, events: int, size: int) -> None:
+        """Count events that are returned, and their bytes. Raises: Invalid over one of these caps."""
+        self._events += events
+        self._bytes += size
         self._require(self._events, limits.REPLAY_EVENTS_MAX, "events")
         self._require(self._bytes, limits.REPLAY_BYTES_MAX, "bytes")
-        for ordinal, ref in enumerate(event.media):
-            self._media += ref.size
-            if self._largest is None or ref.size > self._largest[2].size:
-                self._largest = (event.sequence, ordinal, ref)
+
+    def show(self, events: Iterable[StoredEvent]) -> None:
+        """Count their media. They are only added up: the refusal names the largest, which may be the last."""
+        for event in events:
+            for ordinal, ref in enumerate(event.media):
+                self._media += ref.size
+                if self._largest is None or ref.size > self._largest[2].size:
+                    self._largest = (event.sequence, ordinal, ref)
 
     def check_media(self) -> None:
         """Refuse a history whose media are over the cap together."""
@@ -185,34 +229,3 @@ class _Budget:
                 f"Session {self._session_id}: its uncovered history is over the replay cap of {most} {unit}",
                 hint=f"compact it first: emelex memory compact {self._session_id}",
             )
-
-
-class _Links:
-    """The transactional asset links of a Session, held against the media that its events name, a page at a time."""
-
-    def __init__(self, database: Database, session: Session) -> None:
-        self._database = database
-        self._session_id = session.id
-        self._through = 0
-        self._by_sequence: dict[int, list[tuple[int, str, str]]] = {}
-
-    def check(self, event: StoredEvent) -> None:
-        """Compare count, ordinals, digests and kinds. Events come in order, without a gap. Raises: Corrupt."""
-        if event.sequence > self._through:
-            self._load(event.sequence)
-        linked = self._by_sequence.get(event.sequence, [])
-        named = [(ordinal, ref.sha256, ref.kind) for ordinal, ref in enumerate(event.media)]
-        if linked != named:
-            raise Corrupt(
-                f"Session {event.session_id}: event {event.sequence} ({event.id}) names {len(named)} media, "
-                f"but other ones are linked ({len(linked)})"
-            )
-
-    def _load(self, first: int) -> None:
-        self._through = first + limits.PAGE_EVENTS_MAX - 1
-        self._by_sequence = {}
-        page: dict[str, Value] = {"session_id": self._session_id, "after": first - 1, "through": self._through}
-        with self._database.read() as transaction:
-            for sequence, ordinal, sha256, kind in transaction.iterate(pages.SQL["links"], page):
-                link = (cast(int, ordinal), cast(str, sha256), cast(str, kind))
-                self._by_sequence.setdefault(cast(int, sequence), []).append(link)

@@ -39,13 +39,13 @@ SELECT k.key FROM knowledge AS k
  WHERE NOT EXISTS (SELECT 1 FROM knowledge_versions AS v WHERE v.knowledge_row = k.row AND v.version = k.active_version);
 
 -- name: interrupted_turns
-SELECT a.session_id, a.turn_id, a.input,
+SELECT a.session_id, a.turn_id,
        s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner)
   FROM active_turns AS a JOIN sessions AS s ON s.id = a.session_id
  ORDER BY a.session_id;
 
--- name: pending_tools
-SELECT session_id, ordinal, call_id, state, arguments, result FROM pending_tools ORDER BY session_id, ordinal;
+-- name: snapshots
+SELECT session_id, config, authority FROM session_snapshots ORDER BY session_id;
 
 -- name: dead_sessions
 SELECT id FROM sessions WHERE lease_token IS NOT NULL AND (lease_until <= :now OR NOT owner_alive(lease_owner));

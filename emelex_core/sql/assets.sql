@@ -85,7 +85,8 @@ SELECT DISTINCT e.sha256 FROM event_assets AS e
    AND NOT EXISTS (SELECT 1 FROM event_assets AS o WHERE o.sha256 = e.sha256 AND o.session_id <> :session_id);
 
 -- name: journals
--- What a turn under way has put down; its media are linked when the turn closes (behaviour 108).
+-- What a turn under way has put down; its media are linked when the turn closes (behaviour 108). A batch's messages name
+-- no others than the input does.
 SELECT input FROM active_turns
 UNION ALL SELECT arguments FROM pending_tools
 UNION ALL SELECT result FROM pending_tools WHERE result IS NOT NULL;

@@ -1,6 +1,7 @@
 -- Statements over `events` and `event_assets`.
 
 -- name: add
+-- Bound by position, in this order (EventRow of sessions/append.py).
 INSERT INTO events (session_id, sequence, id, turn_id, turn_position, turn_size, kind, role, payload, source_record,
                     occurred_at, created_at, chain)
 VALUES (:session_id, :sequence, :id, :turn_id, :turn_position, :turn_size, :kind, :role, :payload, :source_record,

@@ -7,6 +7,27 @@ VALUES (:id, :kind, :session_id, 'pending', 0, :now, :now, :through_sequence, :s
         :source_first_event_id, :source_last_event_id, :source_sha256, :target_tokens)
 ON CONFLICT (kind, session_id, source_sha256) DO NOTHING;
 
+-- name: waiting_distillation
+-- A distillation that nobody has tried yet: it can be pointed at what is said now, and keeps its place in the queue. One
+-- that somebody retries has failed before, and runs at another instant than it was published.
+SELECT id FROM jobs
+ WHERE session_id = :session_id AND kind = 'distillation' AND state = 'pending' AND failure_count = 0
+   AND run_at = published_at
+ ORDER BY row LIMIT 1;
+
+-- name: move
+UPDATE jobs
+   SET through_sequence = :through_sequence, source_event_count = :source_event_count,
+       source_first_event_id = :source_first_event_id, source_last_event_id = :source_last_event_id,
+       source_sha256 = :source_sha256
+ WHERE id = :id AND state = 'pending' AND failure_count = 0 AND run_at = published_at;
+
+-- name: supersede
+-- Untried distillations beside the one that reads all that is said now.
+DELETE FROM jobs
+ WHERE session_id = :session_id AND kind = 'distillation' AND state = 'pending' AND failure_count = 0
+   AND run_at = published_at AND id <> :id;
+
 -- name: by_source
 SELECT id, state FROM jobs WHERE kind = :kind AND session_id = :session_id AND source_sha256 = :source_sha256;
 
@@ -64,16 +85,22 @@ SELECT j.id, j.kind, j.session_id, j.state, j.failure_count, j.run_at, j.lease_u
  LIMIT :limit;
 
 -- name: depth
--- `waiting` backs off after a failure, `blocked` waits for a live Session; neither counts as pending.
-SELECT kind, state, waiting, blocked, count(*), min(published_at) FROM (
-    SELECT j.kind AS kind, j.state AS state, j.published_at AS published_at,
-           j.state = 'pending' AND j.run_at > :now AND j.run_at <= :now + :backoff_max_ms AS waiting,
-           j.state = 'pending' AND EXISTS (
+-- `waiting` backs off after a failure, `blocked` waits for a live Session; neither counts as pending. Each state is counted
+-- over an index of its own: most jobs are settled, and nothing of their rows is needed.
+SELECT kind, state, 0, 0, count(*), NULL FROM jobs INDEXED BY jobs_settled
+ WHERE state IN ('completed', 'failed') GROUP BY state, kind
+UNION ALL
+SELECT kind, 'running', 0, 0, count(*), NULL FROM jobs INDEXED BY jobs_running WHERE state = 'running' GROUP BY kind
+UNION ALL
+SELECT kind, 'pending', waiting, blocked, count(*), min(published_at) FROM (
+    SELECT j.kind AS kind, j.published_at AS published_at,
+           j.run_at > :now AND j.run_at <= :now + :backoff_max_ms AS waiting,
+           EXISTS (
                SELECT 1 FROM sessions AS s
                 WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
                   AND owner_alive(s.lease_owner)) AS blocked
-      FROM jobs AS j)
- GROUP BY kind, state, waiting, blocked;
+      FROM jobs AS j INDEXED BY jobs_to_claim WHERE j.state = 'pending')
+ GROUP BY kind, waiting, blocked;
 
 -- name: coverage
 SELECT count(*),
@@ -89,5 +116,9 @@ SELECT count(*),
 
 -- name: remaining
 -- What a drain leaves behind: everything that is not settled.
-SELECT count(*) FROM jobs
- WHERE state IN ('pending', 'running') AND (:kind IS NULL OR kind = :kind) AND (:session_id IS NULL OR session_id = :session_id);
+SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_to_claim
+         WHERE state = 'pending' AND (:kind IS NULL OR kind = :kind)
+           AND (:session_id IS NULL OR session_id = :session_id))
+     + (SELECT count(*) FROM jobs INDEXED BY jobs_running
+         WHERE state = 'running' AND (:kind IS NULL OR kind = :kind)
+           AND (:session_id IS NULL OR session_id = :session_id));

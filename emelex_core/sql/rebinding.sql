@@ -50,6 +50,10 @@ UPDATE knowledge_proposals SET workspace_id = :target
                     WHERE p.workspace_id = :target AND p.key = knowledge_proposals.key
                       AND p.job_id = knowledge_proposals.job_id);
 
+-- name: move_forgotten
+-- A digest that the target has already stays behind, where it harms nothing.
+UPDATE OR IGNORE forgotten_keys SET workspace_id = :target WHERE workspace_id = :workspace_id;
+
 -- name: keys
 SELECT key FROM knowledge WHERE workspace_id = :workspace_id ORDER BY key LIMIT :limit;
 

@@ -94,6 +94,13 @@ SELECT row, 0, CAST(row AS TEXT), updated_at FROM knowledge
 UPDATE knowledge SET tombstoned_at = :now, tombstoned_by = 'retention'
  WHERE row = :key AND pinned = 0 AND tombstoned_at IS NULL AND updated_at <= :cutoff;
 
+-- name: note_expired
+-- The line of the entry's own record.
+INSERT INTO knowledge_changes (knowledge_row, action, actor, reason, version_before, version_after, active_after, effective_at,
+                               changed_at)
+SELECT k.row, 'expired', 'retention', :reason, k.active_version, k.active_version, 0, :now, :now
+  FROM knowledge AS k WHERE k.row = :key;
+
 -- name: knowledge_tombstoned
 SELECT row, 0, CAST(row AS TEXT), tombstoned_at FROM knowledge
  WHERE tombstoned_at <= :cutoff
@@ -102,6 +109,32 @@ SELECT row, 0, CAST(row AS TEXT), tombstoned_at FROM knowledge
 
 -- name: purge_knowledge
 DELETE FROM knowledge WHERE row = :key AND tombstoned_at <= :cutoff;
+
+-- name: purge_proposals_of_key
+-- What was proposed for an entry goes with it; a later run may propose again.
+DELETE FROM knowledge_proposals
+ WHERE EXISTS (SELECT 1 FROM knowledge AS k
+                WHERE k.row = :key AND k.tombstoned_at <= :cutoff AND k.workspace_id = knowledge_proposals.workspace_id
+                  AND k.key = knowledge_proposals.key);
+
+-- name: proposals_old
+-- Decided ones, and those that nobody decided on.
+SELECT row, 0, id, ifnull(decided_at, created_at) FROM knowledge_proposals
+ WHERE created_at <= :cutoff AND ifnull(decided_at, created_at) <= :cutoff
+ ORDER BY created_at, row
+ LIMIT :limit;
+
+-- name: drop_proposal
+DELETE FROM knowledge_proposals WHERE row = :key AND ifnull(decided_at, created_at) <= :cutoff;
+
+-- name: forget_changes
+-- Old lines of records, but for the last of each entry, which says what is active.
+DELETE FROM knowledge_changes
+ WHERE row IN (SELECT c.row FROM knowledge_changes AS c
+                WHERE c.changed_at <= :cutoff
+                  AND c.row < (SELECT max(n.row) FROM knowledge_changes AS n
+                                WHERE n.knowledge_row = c.knowledge_row AND n.action NOT IN ('pinned', 'unpinned'))
+                ORDER BY c.changed_at LIMIT :limit);
 
 -- name: versions_over
 -- The newest so many of each entry stay, and the active one wherever it stands. Reads the primary key's index only.

@@ -23,7 +23,7 @@ SELECT s.id, s.workspace_id, w.path, s.title, s.source, s.source_id, s.source_cw
        s.model_reference, s.model_snapshot_id, s.last_sequence, s.summary_sequence, s.covered_sequence, s.event_bytes,
        CASE WHEN s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner)
             THEN min(s.lease_until, :now + :lease_ms) END,
-       s.created_at, s.updated_at
+       s.created_at, s.updated_at, w.device, w.inode, w.birth_ns
   FROM sessions AS s JOIN workspaces AS w ON w.id = s.workspace_id
  WHERE s.id = :id;
 
@@ -32,7 +32,7 @@ SELECT s.id, s.workspace_id, w.path, s.title, s.source, s.source_id, s.source_cw
        s.model_reference, s.model_snapshot_id, s.last_sequence, s.summary_sequence, s.covered_sequence, s.event_bytes,
        CASE WHEN s.lease_token IS NOT NULL AND s.lease_until > :now AND owner_alive(s.lease_owner)
             THEN min(s.lease_until, :now + :lease_ms) END,
-       s.created_at, s.updated_at
+       s.created_at, s.updated_at, w.device, w.inode, w.birth_ns
   FROM sessions AS s JOIN workspaces AS w ON w.id = s.workspace_id
  WHERE (:workspace_id IS NULL OR s.workspace_id = :workspace_id)
    AND (:before_updated_at IS NULL OR (s.updated_at, s.id) < (:before_updated_at, :before_id))
@@ -77,10 +77,23 @@ UPDATE sessions SET lease_until = :now + :lease_ms WHERE id = :id AND lease_toke
 UPDATE sessions SET lease_token = NULL, lease_until = NULL, lease_owner = NULL WHERE id = :id AND lease_token = :token;
 
 -- name: advance
+-- `touched_at` answers `now` where that is later, and calling it costs more than the comparison.
+-- A turn that is under way or was interrupted is gone on with by its own journal only.
 UPDATE sessions
    SET last_sequence = :last_sequence, chain = :chain, event_bytes = event_bytes + :bytes,
-       lease_until = :now + :lease_ms, updated_at = touched_at(updated_at, :now)
- WHERE id = :id AND lease_token = :token AND lease_until > :now AND last_sequence = :cursor;
+       lease_until = :now + :lease_ms,
+       updated_at = CASE WHEN updated_at < :now THEN :now ELSE touched_at(updated_at, :now) END
+ WHERE id = :id AND lease_token = :token AND lease_until > :now AND last_sequence = :cursor
+   AND (:from_journal OR NOT EXISTS (SELECT 1 FROM active_turns WHERE session_id = :id));
+
+-- name: advance_unclaimed
+-- Without a lease: only while no live one holds the Session, and beside no turn that only its journal may go on with.
+UPDATE sessions
+   SET last_sequence = :last_sequence, chain = :chain, event_bytes = event_bytes + :bytes,
+       updated_at = touched_at(updated_at, :now)
+ WHERE id = :id AND last_sequence = :cursor
+   AND (lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner))
+   AND NOT EXISTS (SELECT 1 FROM active_turns WHERE session_id = :id);
 
 -- name: advance_by_summary
 -- The compaction worker appends its Summary without a lease: only while no live lease holds the Session, and only past the
@@ -94,8 +107,15 @@ UPDATE sessions
 -- name: head
 SELECT last_sequence, chain, summary_sequence, covered_sequence FROM sessions WHERE id = :id;
 
+-- name: has_turn
+SELECT 1 FROM active_turns WHERE session_id = :id;
+
 -- name: rename_claimed
 UPDATE sessions SET title = :title, updated_at = touched_at(updated_at, :now) WHERE id = :id AND lease_token = :token;
+
+-- name: rename_unclaimed
+UPDATE sessions SET title = :title, updated_at = touched_at(updated_at, :now)
+ WHERE id = :id AND (lease_token IS NULL OR lease_until <= :now OR NOT owner_alive(lease_owner));
 
 -- name: to_plan
 -- Sessions that can be due for compaction: what is not covered has at least as many bytes as the trigger has tokens (a

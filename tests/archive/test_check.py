@@ -147,7 +147,7 @@ def test_an_interrupted_turn_and_a_dead_owner_are_notes(store: MemoryStore, path
     edit(
         path,
         "INSERT INTO active_turns (session_id, turn_id, input, checkpoint_count, started_at) VALUES (?, ?, ?, 0, 1)",
-        (native, "0" * 36, b'{"text":"hello"}'),
+        (native, "0" * 36, b'{"parts":[{"text":"hello","type":"text"}]}'),
     )
     edit(
         path,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from emelex_cli import shapes as cli_shapes
-from emelex_core import Event, MemoryStore
+from emelex_core import Event, MemoryStore, limits
 from emelex_core.archive import shapes
 from emelex_core.archive.document import Write
 from emelex_core.archive.export import export, export_session
@@ -137,7 +137,7 @@ def test_a_session_that_goes_meanwhile_is_told_from_damage(store: MemoryStore, n
     """Deleting while an export runs is legal; the export says so instead of crying corruption."""
     session = store.start_session(workspace, title="long")
     with store.claim_session(session.id, workspace) as lease:
-        lease.append_turns([[Event.user(f"turn {number}")] for number in range(150)])
+        lease.append_turns([[Event.user(f"turn {number}")] for number in range(limits.PROOF_EVENTS_MAX + 50)])
     found = store.get_session(session.id)
     written = 0
 

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from emelex_core import AssetRef, Event, MemoryStore, Session
+from places import clock, home, store, workspace
 from stores import ManualClock
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
-    with MemoryStore.open(home, create=True, clock=clock) as opened:
-        yield opened
+__all__ = ["clock", "home", "store", "workspace"]
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_everything_goes_with_the_session(store: MemoryStore, show: Show, worksp
     edit(path, "INSERT INTO session_snapshots VALUES (?, 1, x'7b7d', x'7b7d', 1)", (session.id,))
     edit(path, "INSERT INTO active_turns VALUES (?, ?, x'7b7d', 0, 1)", (session.id, "t" * 36))
     edit(path, "INSERT INTO pending_tools VALUES (?, 0, 'c', 'n', x'7b7d', 'planned', NULL, NULL)", (session.id,))
-    edit(path, "INSERT INTO imports VALUES (?, 0, ?, 1)", (session.id, "0" * 64))
+    edit(path, "INSERT INTO imports VALUES (?, 0, ?, 1, 0, 0, 1)", (session.id, "0" * 64))
     child_session = store.start_session(workspace, title="child", parent_session_id=session.id)
     report = store.delete_session(session.id)
     assert (report.id, report.title, report.events, report.jobs) == (session.id, "pictures", 2, 1)
@@ -163,7 +163,7 @@ def test_knowledge_outlives_its_session(store: MemoryStore, show: Show) -> None:
     edit(
         path,
         "INSERT INTO knowledge_versions "
-        "VALUES (1, 1, 'c', 0.5, 'distillation', ?, ?, 1, 2, ?, 'e', 1, 'user', 'q', 'j', 1, NULL)",
+        "VALUES (1, 1, 'c', 0.5, 'distillation', ?, ?, 1, 2, ?, 'e', 1, 'user', 'q', 'j', 1, NULL, NULL)",
         (session.id, session.id, "a" * 64),
     )
     store.delete_session(session.id)

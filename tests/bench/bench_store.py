@@ -16,32 +16,35 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias, cast
 
 import apsw
 import orjson
 
 from emelex_core import Event, MemoryStore, limits
-from emelex_core.clock import system_clock
-from emelex_core.db.connection import connect
+from emelex_core.clock import system_clock, touched_at
 from emelex_core.db.statements import load
 from emelex_core.home import Home
 from emelex_core.sessions import append
 from emelex_core.sessions.append import Batch, Tail
+from emelex_core.sessions.lease import SessionLease
 
 SESSIONS: Final = load("emelex_core", "sessions")
 APPENDS: Final = 400
 TEXT: Final = "x" * 1_024
+LONG_APPENDS: Final = 200
 REPLAY_EVENTS: Final = 100_000
-REPLAY_ROUNDS: Final = 3
+REPLAY_ROUNDS: Final = 5
 OPENS: Final = 200
 
+Both: TypeAlias = tuple[int, int]
 RAW_SCHEMA = (
     "CREATE TABLE events (row INTEGER PRIMARY KEY, session TEXT, sequence INTEGER, payload BLOB, "
     "UNIQUE (session, sequence))"
 )
 RAW_ADD = "INSERT INTO events (session, sequence, payload) VALUES (?, ?, ?)"
-RAW_SCAN = "SELECT sequence, payload FROM events ORDER BY sequence"
+RAW_LEASE = "SELECT chain, lease_token FROM sessions WHERE id = ?"
+RAW_SCAN = "SELECT sequence, payload FROM events WHERE session_id = ? ORDER BY sequence"
 
 
 def main() -> None:
@@ -49,7 +52,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="emelex-bench-") as directory:
         place = Path(directory)
         place.chmod(0o700)
-        for bench in (append_turn, append_same_rows, replay_history, open_store):
+        for bench in (append_turn, append_same_rows, append_to_long, replay_history, open_store):
             report(bench.__name__, **bench(place))
 
 
@@ -81,9 +84,11 @@ def append_same_rows(place: Path) -> dict[str, float]:
         raw.pragma("synchronous", "EXTRA")
         raw.pragma("foreign_keys", "ON")
         raw.pragma("wal_autocheckpoint", 2_000)
+        raw.create_scalar_function("touched_at", lambda *both: touched_at(*cast(Both, both)), 2, deterministic=True)
         turn = [Event.user(TEXT), Event.assistant(TEXT)]
         with store.claim_session(ours_session.id, place) as lease, store.claim_session(raw_session.id, place) as other:
-            (row,) = raw.execute("SELECT chain, lease_token FROM sessions WHERE id = ?", (raw_session.id,)).fetchall()
+            found: list[Any] = raw.execute(RAW_LEASE, (raw_session.id,)).fetchall()
+            (row,) = found
             batches = laid_out(raw_session.id, row[0], turn)
 
             def write() -> None:
@@ -91,7 +96,7 @@ def append_same_rows(place: Path) -> dict[str, float]:
                 raw.execute("BEGIN IMMEDIATE")
                 values = {"id": raw_session.id, "token": row[1], "cursor": before, "last_sequence": batch.tail.sequence}
                 values |= {"chain": batch.tail.chain, "bytes": batch.bytes, "now": store.clock()}
-                raw.execute(SESSIONS["advance"], {**values, "lease_ms": limits.LEASE_MS})
+                raw.execute(SESSIONS["advance"], {**values, "lease_ms": limits.LEASE_MS, "from_journal": False})
                 raw.executemany(append.SQL["add"], batch.rows)
                 raw.execute("COMMIT")
 
@@ -112,37 +117,79 @@ def laid_out(session_id: str, chain: bytes, turn: list[Event]) -> Iterator[tuple
     return iter(ready)
 
 
+def append_to_long(place: Path) -> dict[str, float]:
+    """A turn behind 100,000 events against one behind 10, in one store: a cost that does not grow has the ratio 1."""
+    with MemoryStore.open(place / "long", create=True) as store:
+        short, long = (store.start_session(place, title="bench") for _ in range(2))
+        turn = [Event.user(TEXT), Event.assistant(TEXT)]
+        with store.claim_session(short.id, place) as few, store.claim_session(long.id, place) as many:
+            few.append_turns([turn] * 5)
+            fill(many)
+            behind_many, behind_few = alternate(
+                lambda: many.append_turn(turn), lambda: few.append_turn(turn), LONG_APPENDS
+            )
+    return compare(behind_many, behind_few)
+
+
 def replay_history(place: Path) -> dict[str, float]:
-    """A proven replay of 100,000 events, against a scan that parses and hashes the same bytes."""
+    """A proven replay of 100,000 events, against a scan of the same rows that parses, hashes and keeps what it parsed.
+
+    `keeping_nothing` is the ratio to a scan that drops each row at once.
+    """
     with MemoryStore.open(place / "replay", create=True) as store:
         session = store.start_session(place, title="bench")
         with store.claim_session(session.id, place) as lease:
-            turn = [Event.user("a short question about the importer"), Event.assistant("an answer " * 30)]
-            for _ in range(REPLAY_EVENTS // 2_000):
-                lease.append_turns([turn] * 1_000)
+            fill(lease)
+            found = store.get_session(session.id)
 
-            def scan() -> None:
+            def scan(kept: list[object]) -> None:
                 raw = apsw.Connection(str(store.database.path), flags=apsw.SQLITE_OPEN_READONLY)
                 digest = hashlib.sha256()
-                for _, payload in raw.execute(RAW_SCAN):
-                    orjson.loads(payload)
+                for _, payload in raw.execute(RAW_SCAN, (session.id,)):
+                    kept.append(orjson.loads(payload))
                     digest.update(payload)
                 raw.close()
 
-            ours, bare = alternate(lease.replay, scan, REPLAY_ROUNDS)
-    return {**compare(ours, bare), "events_per_second": round(REPLAY_EVENTS / statistics.median(ours))}
+            ours, bare = alternate(lease.replay, lambda: scan([]), REPLAY_ROUNDS)
+            _, dropping = alternate(lambda: None, lambda: scan(Nothing()), REPLAY_ROUNDS)
+    rate = round(REPLAY_EVENTS / statistics.median(ours))
+    nothing = round(statistics.median(dropping) / statistics.median(ours), 3)
+    return {**compare(ours, bare), "keeping_nothing": nothing, "events_per_second": rate, "bytes": found.event_bytes}
+
+
+class Nothing(list[object]):
+    """A list that stays empty."""
+
+    def append(self, item: object, /) -> None:
+        """Drop it."""
+
+
+def fill(lease: SessionLease) -> None:
+    """Append 100,000 events of some 60 MB, a short question and a long answer in turns."""
+    turn = [Event.user("a short question about the importer " * 4), Event.assistant("an answer " * 100)]
+    for _ in range(REPLAY_EVENTS // 2_000):
+        lease.append_turns([turn] * 1_000)
 
 
 def open_store(place: Path) -> dict[str, float]:
-    """Opening a current store and closing it, against apsw opening the same file with the same settings."""
+    """Opening a store of 1,000 events and closing it, against apsw opening and reading the same file, its WAL included.
+
+    `beyond_ms` is what our checks, settings and locks add to apsw's own open.
+    """
     home = Home(place / "open")
-    MemoryStore.open(home, create=True).close()
+    with MemoryStore.open(home, create=True) as store:
+        session = store.start_session(place, title="bench")
+        with store.claim_session(session.id, place) as lease:
+            lease.append_turns([[Event.user(TEXT), Event.assistant(TEXT)]] * 500)
 
-    def recipe() -> None:
-        connect(home.database, read_only=False, guard=lambda raw: None).close()
+    def bare_open() -> None:
+        raw = apsw.Connection(str(home.database), flags=apsw.SQLITE_OPEN_READWRITE)
+        raw.pragma("user_version")
+        raw.close()
 
-    ours, bare = alternate(lambda: MemoryStore.open(home).close(), recipe, OPENS)
-    return compare(ours, bare)
+    ours, bare = alternate(lambda: MemoryStore.open(home).close(), bare_open, OPENS)
+    found = compare(ours, bare)
+    return {**found, "beyond_ms": round(found["ms"] - found["raw_ms"], 3)}
 
 
 def alternate(ours: Callable[[], object], bare: Callable[[], object], rounds: int) -> tuple[list[float], list[float]]:

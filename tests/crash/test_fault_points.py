@@ -22,6 +22,7 @@ from emelex_core.faults import POINTS
 from emelex_core.home import Home
 from emelex_core.jobs import reading
 from emelex_core.jobs.kinds import JobKind, JobState
+from processes import keep
 from stores import ROOT, rows, sound
 
 ELSEWHERE: dict[str, str] = {
@@ -36,6 +37,20 @@ ELSEWHERE: dict[str, str] = {
     "model.quarantined": "tests/models/test_races.py",
     "bind.validated": "tests/models/test_races.py",
     "bind.committed": "tests/models/test_races.py",
+    "journal.before_commit": "tests/journal/test_crash.py",
+    "snapshot.stored": "tests/journal/test_crash.py",
+    "turn.begun": "tests/journal/test_crash.py",
+    "turn.planned": "tests/journal/test_crash.py",
+    "turn.asked": "tests/journal/test_crash.py",
+    "turn.decided": "tests/journal/test_crash.py",
+    "tool.started": "tests/journal/test_crash.py",
+    "tool.completed": "tests/journal/test_crash.py",
+    "turn.checkpointed": "tests/journal/test_crash.py",
+    "turn.finished": "tests/journal/test_crash.py",
+    "turn.failed": "tests/journal/test_crash.py",
+    "recover.accepted": "tests/journal/test_crash.py",
+    "recover.settled": "tests/journal/test_crash.py",
+    "recover.published": "tests/journal/test_crash.py",
 }
 """Points that this scenario does not pass, each with the test file that kills there."""
 
@@ -99,11 +114,13 @@ def _start(place: dict[str, Path], fault: str = "") -> subprocess.Popen[bytes]:
     environment = {**os.environ, "EMELEX_FAULT": fault, "PYTHONPATH": str(ROOT / "tests" / "support")}
     script = ROOT / "tests" / "support" / "crash_scenario.py"
     arguments = [str(place[name]) for name in ("home", "workspace", "transcript", "log")]
-    return subprocess.Popen(
-        [sys.executable, str(script), *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+    return keep(
+        subprocess.Popen(
+            [sys.executable, str(script), *arguments],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
     )
 
 
@@ -228,11 +245,13 @@ def test_a_storm_of_kills_loses_no_acknowledged_turn(place: dict[str, Path]) -> 
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")}
 
     def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-c", WRITER, *arguments],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+        return keep(
+            subprocess.Popen(
+                [sys.executable, "-c", WRITER, *arguments],
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
         )
 
     writers = [start() for _ in range(3)]

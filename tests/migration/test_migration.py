@@ -140,6 +140,37 @@ def test_a_kill_while_a_database_is_made_loses_nothing(tmp_path: Path, workspace
     assert len(rows(Home(home).database, "SELECT * FROM schema_migrations")) == len(schema.MIGRATIONS)
 
 
+def test_an_upgrade_keeps_one_running_job_of_a_kind_and_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schema 16 makes it a rule of the database; what broke it before is given back uncounted, the older one stays."""
+    old = Home(tmp_path / "old")
+
+    def fill(raw: apsw.Connection) -> None:
+        raw.execute(
+            "INSERT INTO workspaces VALUES (1, 2, 3, NULL, 'w');"
+            "INSERT INTO sessions (id, workspace_id, title, source, last_sequence, event_bytes, chain, "
+            "summary_sequence, covered_sequence, planned_sequence, created_at, updated_at) "
+            "VALUES (printf('%036d', 0), 1, 't', 'emelex', 0, 0, zeroblob(32), 0, 0, 0, 1, 1)"
+        )
+        for number in (1, 2):
+            raw.execute(
+                "INSERT INTO jobs (id, kind, session_id, state, failure_count, run_at, lease_token, lease_until, "
+                "lease_owner, published_at, through_sequence, source_event_count, source_first_event_id, "
+                "source_last_event_id, source_sha256) VALUES (printf('%036d', ?1), 'distillation', printf('%036d', 0), "
+                "'running', 0, 1, zeroblob(16), 2, 3, 1, 1, 1, printf('%036d', 0), printf('%036d', 0), "
+                "printf('%064d', ?1))",
+                (number,),
+            )
+
+    _migrated(old.database, 15, monkeypatch, fill)
+    MemoryStore.open(old.root).close()
+    assert rows(old.database, "SELECT state, failure_count, lease_until FROM jobs ORDER BY row") == [
+        ("running", 0, 2),
+        ("pending", 0, None),
+    ]
+
+
 @pytest.mark.parametrize("through", OLDER)
 def test_a_kill_in_an_upgrade_leaves_the_old_schema_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, through: int

@@ -4,7 +4,6 @@ reopen among them. Covers behaviours 19, 20, 24 to 26, 33 to 35, 40, 41, 46, 117
 from __future__ import annotations
 
 import gc
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,6 +76,14 @@ class ModelJob:
     retry_after: int | None = None
     holder: object = None
     until: int = 0
+    published_at: int = 0
+    run_at: int = 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether a publishing moves it on: a distillation that nobody has tried."""
+        untried = self.state == "pending" and not self.failures and self.run_at == self.published_at
+        return self.kind is JobKind.DISTILLATION and untried
 
     def fail(self, now: int, *, permanent: bool = False) -> None:
         self.failures += 1
@@ -123,7 +130,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="emelex-state-"))
+        self.place = tempfile.TemporaryDirectory(prefix="emelex-state-")
+        self.root = Path(self.place.name)
         self.workspace = self.root / "workspace"
         self.workspace.mkdir()
         self.clock = ManualClock()
@@ -142,14 +150,16 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "store"):
             return
-        path = self.store.database.path
-        self.prove()
-        self.held.clear()
-        self.work.clear()
-        gc.collect()
-        self.store.close()
-        assert sound(path)
-        shutil.rmtree(self.root)
+        with self.place:
+            path = self.store.database.path
+            try:
+                self.prove()
+                self.held.clear()
+                self.work.clear()
+                gc.collect()
+            finally:
+                self.store.close()
+            assert sound(path)
 
     def word(self) -> str:
         self.count += 1
@@ -274,12 +284,20 @@ class StoreMachine(RuleBasedStateMachine):
 
     def published(self, kind: JobKind, session: ModelSession, through: int, found: Any) -> None:
         known = [job for job in self.jobs if (job.kind, job.session, job.through) == (kind, session, through)]
+        untried = [job for job in self.jobs if job.session is session and job.follows and job.kind is kind]
+        if not known and untried:
+            known = untried[:1]
+            known[0].through = through
         assert found.created is not bool(known)
+        if kind is JobKind.DISTILLATION and known and known[0].state != "failed":
+            self.jobs = [job for job in self.jobs if job is known[0] or job not in untried]
         if known:
             assert (found.id, found.state) == (known[0].id, known[0].state)
         else:
             assert found.state == "pending"
-            self.jobs.append(ModelJob(id=found.id, kind=kind, session=session, through=through))
+            now = self.clock.now
+            job = ModelJob(id=found.id, kind=kind, session=session, through=through, published_at=now, run_at=now)
+            self.jobs.append(job)
 
     def expect_distillation(self, session: ModelSession, found: Any) -> None:
         said = [index for index, kind in enumerate(session.kinds, 1) if kind != "summary"]
@@ -333,6 +351,7 @@ class StoreMachine(RuleBasedStateMachine):
         if lease is None:
             return
         job = runnable[0]
+        job.run_at = min(job.run_at, now)
         held = HeldJob(lease, job)
         job.state, job.holder, job.until, job.retry_after = "running", held, now + limits.LEASE_MS, None
         assert (lease.job.attempt, lease.job.source.through_sequence) == (job.failures + 1, job.through)
@@ -424,7 +443,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.store.retry_failed_job(job.id)
             return
         assert self.store.retry_failed_job(job.id).failure_count == 0
-        job.state, job.failures, job.retry_after = "pending", 0, None
+        job.state, job.failures, job.retry_after, job.run_at = "pending", 0, None, self.clock.now
 
     # --- time and place -----------------------------------------------------------------------------------------------
 

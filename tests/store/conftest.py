@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from emelex_core import Event, MemoryStore, Session
-from stores import ManualClock
+from places import clock, home, store, workspace
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
-    with MemoryStore.open(home, create=True, clock=clock) as opened:
-        yield opened
+__all__ = ["clock", "home", "store", "workspace"]
 
 
 @pytest.fixture

@@ -292,7 +292,7 @@ def test_an_input_output_error_ends_the_connection_not_the_store(
     store: MemoryStore, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K7: after a failed sync the connection is not used again; the next call has a new one, the state as before."""
-    before = store.database._connection
+    before = store.database._access.connection
     real = type(before).has_moved
     failures = iter([apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)])
 
@@ -306,7 +306,7 @@ def test_an_input_output_error_ends_the_connection_not_the_store(
         store.start_session(workspace, title="lost")
     assert store.list_sessions() == []
     store.start_session(workspace, title="kept")
-    assert store.database._connection is not before
+    assert store.database._access.connection is not before
     assert [found.title for found in store.list_sessions()] == ["kept"]
 
 

@@ -130,6 +130,56 @@ def test_a_directory_that_others_write_is_refused(home: Path, mode: int) -> None
     MemoryStore.open(home).close()
 
 
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_directory_above_that_others_write_is_refused(tmp_path: Path, mode: int, create: bool) -> None:
+    """5 and K9: whoever may rename what is in it could put another Home there; nothing is made below it."""
+    above = tmp_path / "above"
+    home = above / "between" / "home"
+    home.parent.mkdir(parents=True)
+    if not create:
+        _closed(home)
+    before = sorted(tmp_path.rglob("*"))
+    above.chmod(mode)
+    with pytest.raises(Refused, match=f"{above}, on the way to {home}, is writable by group or others"):
+        MemoryStore.open(home, create=create)
+    with pytest.raises(Refused, match=f"{above}, on the way to {home.parent}, is writable"):
+        MemoryStore.open_path(home.parent / "x.sqlite3", create=create)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_sticky_directory_above_is_fine(tmp_path: Path) -> None:
+    """5: as /tmp is, where what is ours is ours to rename."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o1777)
+    MemoryStore.open(above / "home", create=True).close()
+    MemoryStore.open(above / "home").close()
+
+
+@ROOT_ONLY
+def test_a_directory_above_of_somebody_else_is_refused(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5 and K9: its owner is named; in a container the owner whom nobody there knows is whoever made the container."""
+    from emelex_core import home as homes
+
+    above = tmp_path / "above"
+    above.mkdir()
+    os.chown(above, NOBODY, NOBODY)
+    with pytest.raises(Refused, match=f"{above}, on the way to .*, belongs to user {NOBODY}"):
+        MemoryStore.open(above / "home", create=True)
+    assert list(above.iterdir()) == []
+    known = tmp_path / "uid_map"
+    known.write_text("         0       1000          1\n")
+    monkeypatch.setattr(homes, "_ID_MAP", known)
+    homes._unmapped_owner.cache_clear()
+    try:
+        MemoryStore.open(above / "home", create=True).close()
+    finally:
+        homes._unmapped_owner.cache_clear()
+
+
 @ROOT_ONLY
 def test_what_belongs_to_somebody_else_is_refused(home: Path) -> None:
     """5: a foreign directory, database or lock file, each named."""
@@ -156,7 +206,7 @@ def test_what_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
         except EmelexError as error:
             print(json.dumps([type(error).__name__, error.exit_code]))
     """
-    assert answer(child(code, closed, BECOME_NOBODY)) == ["Storage", 75]
+    assert answer(child(code, closed, BECOME_NOBODY)) == ["Refused", 6]
 
 
 @pytest.mark.parametrize("name", [".open.lock", ".owners.lock"])
@@ -424,10 +474,9 @@ def test_a_home_that_is_no_directory_is_one_error(monkeypatch: pytest.MonkeyPatc
     """K9: HOME=/dev/null."""
     monkeypatch.delenv("EMELEX_HOME", raising=False)
     monkeypatch.setenv("HOME", "/dev/null")
-    with pytest.raises(NotFound):
-        MemoryStore.open()
-    with pytest.raises(Storage, match="/dev/null"):
-        MemoryStore.open(create=True)
+    for create in (False, True):
+        with pytest.raises(Refused, match=r"/dev/null.*not a directory"):
+            MemoryStore.open(create=create)
 
 
 @pytest.mark.parametrize("spelled", ["", "a\0b"])

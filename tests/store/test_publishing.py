@@ -152,8 +152,8 @@ def test_the_same_source_twice_is_the_same_job_in_its_true_state(
     assert rows(store.database.path, "SELECT count(*) FROM jobs") == [(1,)]
 
 
-def test_a_grown_transcript_is_another_job(store: MemoryStore, session: Session, workspace: Path) -> None:
-    """136 and 177: published with the release that makes it due, once a state of the transcript."""
+def test_the_job_that_waits_follows_a_grown_transcript(store: MemoryStore, session: Session, workspace: Path) -> None:
+    """136 and 177: one untried distillation a Session, whatever it grows: same id, same place, the new source."""
     with store.claim_session(session.id, workspace) as lease:
         first = lease.release(distill=True)
     with store.claim_session(session.id, workspace) as lease:
@@ -167,7 +167,34 @@ def test_a_grown_transcript_is_another_job(store: MemoryStore, session: Session,
     assert grown is not None
     assert (first.id, first.through_sequence, first.created) == (again.id, 4, True)
     assert not again.created
-    assert (grown.through_sequence, grown.created) == (5, True)
+    assert (grown.id, grown.through_sequence, grown.created) == (first.id, 5, False)
+    assert rows(store.database.path, "SELECT count(*), max(through_sequence) FROM jobs") == [(1, 5)]
+
+
+@pytest.mark.parametrize("end", ["running", "released", "failed once", "completed"])
+def test_a_job_that_was_tried_keeps_its_source(store: MemoryStore, session: Session, workspace: Path, end: str) -> None:
+    """136: what a worker has counted or holds stays what it is; a release counts nothing, so that job follows."""
+    first = store.queue_distillation(session.id)
+    lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+    assert first is not None
+    assert lease is not None
+    match end:
+        case "released":
+            lease.release()
+        case "failed once":
+            lease.fail("no")
+        case "completed":
+            lease.complete(lambda transaction: None, record={"kind": "distillation"})
+        case _:
+            pass
+    with store.claim_session(session.id, workspace) as held:
+        held.replay()
+        held.append_turn([Event.user("more")])
+        grown = held.release(distill=True)
+    assert grown is not None
+    assert (grown.id == first.id) == (end == "released")
+    sources = rows(store.database.path, "SELECT id, through_sequence FROM jobs ORDER BY row")
+    assert sources == ([(first.id, 5)] if end == "released" else [(first.id, 4), (grown.id, 5)])
 
 
 def test_an_empty_session_has_nothing_to_distil(store: MemoryStore, workspace: Path) -> None:
