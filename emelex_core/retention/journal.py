@@ -47,7 +47,11 @@ def page(
 
 
 def forget(database: Database, *, cutoff: int, limit: int) -> int:
-    """Drop lines, and slots of schedules, that are older than a cutoff; return how many lines. Raises: Storage."""
+    """Drop lines, also of entries' records, and slots that are older than a cutoff; return how many lines.
+
+    Raises: Storage.
+    """
     with database.write() as transaction:
         transaction.run(SQL["forget_slots"], {"cutoff": cutoff})
+        transaction.run(SQL["forget_changes"], {"cutoff": cutoff, "limit": limit})
         return transaction.run(SQL["forget_removals"], {"cutoff": cutoff, "limit": limit})

@@ -18,7 +18,7 @@ from emelex_core.assets import collect
 from emelex_core.clock import Clock
 from emelex_core.db.database import Database
 from emelex_core.errors import Cancelled, Corrupt, Refused, Storage
-from emelex_core.retention import journal, lived, sessions, sweeps, upkeep
+from emelex_core.retention import journal, lived, overwrite, sessions, sweeps, upkeep
 from emelex_core.retention.lived import LivedTime
 from emelex_core.retention.records import MaintenanceReport, PhaseProblem, PhaseReport, RetentionPolicy, SessionsReport
 
@@ -85,7 +85,9 @@ def maintain(
         assets = run.attempt(
             "assets", lambda: collect.collect(database, assets_directory, clock=clock, grace_ms=grace_ms)
         )
-        file = run.attempt("file", lambda: upkeep.tend(database, vacuum=vacuum))
+        file = run.attempt(
+            "file", lambda: overwrite.finish(database) if vacuum else upkeep.tend(database, vacuum=False)
+        )
     return MaintenanceReport(
         dry_run=dry_run,
         counted_at=time.counted_at,

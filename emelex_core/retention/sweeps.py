@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from emelex_core import limits
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database, Row, Transaction
+from emelex_core.db.database import Database, Row, Transaction, Value
 from emelex_core.db.statements import load
 from emelex_core.retention import journal
 from emelex_core.retention.records import PhaseReport, Removal, RetentionPolicy
@@ -25,7 +25,10 @@ SQL: Final = load("emelex_core", "retention")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One phase: its candidates, how one is removed, and why. Both statements are asked with `cutoff`."""
+    """One phase: its candidates, how one is removed, and why. Every statement is asked with `cutoff`.
+
+    `before` and `after` run around each removal, in its transaction: what goes with it, and its line elsewhere.
+    """
 
     name: str
     kind: str
@@ -33,6 +36,8 @@ class Sweep:
     remove: str
     cutoff: int
     reason: str
+    before: str | None = None
+    after: str | None = None
 
 
 def sweeps(policy: RetentionPolicy, *, counted_at: int) -> tuple[Sweep, ...]:
@@ -46,6 +51,7 @@ def sweeps(policy: RetentionPolicy, *, counted_at: int) -> tuple[Sweep, ...]:
             remove=SQL["purge_knowledge"],
             cutoff=counted_at - policy.tombstone_ms,
             reason=f"forgotten {_days(policy.tombstone_ms)} days ago",
+            before=SQL["purge_proposals_of_key"],
         ),
         Sweep(
             name="tombstoned_knowledge",
@@ -54,6 +60,7 @@ def sweeps(policy: RetentionPolicy, *, counted_at: int) -> tuple[Sweep, ...]:
             remove=SQL["tombstone_knowledge"],
             cutoff=counted_at - policy.knowledge_ms,
             reason=f"not touched for {_days(policy.knowledge_ms)} days",
+            after=SQL["note_expired"],
         ),
         Sweep(
             name="knowledge_versions",
@@ -62,6 +69,14 @@ def sweeps(policy: RetentionPolicy, *, counted_at: int) -> tuple[Sweep, ...]:
             remove=SQL["prune_version"],
             cutoff=policy.versions,
             reason=f"{policy.versions} newer versions are kept",
+        ),
+        Sweep(
+            name="knowledge_proposals",
+            kind="knowledge_proposal",
+            candidates=SQL["proposals_old"],
+            remove=SQL["drop_proposal"],
+            cutoff=counted_at - policy.knowledge_ms,
+            reason=f"proposed or decided {_days(policy.knowledge_ms)} days ago",
         ),
         Sweep(
             name="completed_jobs",
@@ -105,9 +120,13 @@ def _remove_all(database: Database, sweep: Sweep, rows: list[Row], clock: Clock)
 
 def _remove(transaction: Transaction, sweep: Sweep, row: Row, *, now: int) -> Removal | None:
     """Remove one candidate; None when it no longer is one."""
-    parameters = {"key": row[0], "version": row[1], "cutoff": sweep.cutoff, "now": now}
+    parameters: dict[str, Value] = {"key": row[0], "version": row[1], "cutoff": sweep.cutoff, "now": now}
+    if sweep.before is not None:
+        transaction.run(sweep.before, parameters)
     if not transaction.run(sweep.remove, parameters):
         return None
+    if sweep.after is not None:
+        transaction.run(sweep.after, {**parameters, "reason": sweep.reason})
     removal = _removal(sweep, row)
     journal.note(transaction, removal, now=now)
     return removal

@@ -12,6 +12,7 @@ import pytest
 
 from emelex_core import Event, MemoryStore, Session
 from pools import until
+from processes import keep
 from program import PROGRAM, Program
 from stores import DAY, edit
 
@@ -160,14 +161,16 @@ def test_top_on_a_terminal_is_live_and_ends_with_ctrl_c(
 ) -> None:
     """It shows what happens while it runs, and gives the screen back."""
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "memory", "top", "--interval", "0.2"],
-        cwd=emelex.workspace,
-        env=emelex.env({"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}),
-        stdin=follower,
-        stdout=follower,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
+    process = keep(
+        subprocess.Popen(
+            [*PROGRAM, "memory", "top", "--interval", "0.2"],
+            cwd=emelex.workspace,
+            env=emelex.env({"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}),
+            stdin=follower,
+            stdout=follower,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     )
     os.close(follower)
     seen = b""

@@ -38,6 +38,7 @@ def test_old_knowledge_is_hidden_first_and_purged_after_its_grace(
         "purged_knowledge": 0,
         "tombstoned_knowledge": 1,
         "knowledge_versions": 0,
+        "knowledge_proposals": 0,
         "completed_jobs": 0,
         "failed_jobs": 0,
     }

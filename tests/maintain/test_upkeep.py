@@ -101,6 +101,7 @@ def test_a_bad_phase_is_told_and_the_others_run(
         "purged_knowledge",
         "tombstoned_knowledge",
         "knowledge_versions",
+        "knowledge_proposals",
         "completed_jobs",
         "failed_jobs",
         "assets",
