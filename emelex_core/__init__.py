@@ -10,8 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from emelex_core.agent.durable import DurableAgentSession
+    from emelex_core.agent.session import AgentSession
     from emelex_core.compaction_policy import CompactionPolicy
     from emelex_core.events import AssetRef, Event
+    from emelex_core.journal.snapshots import SessionSnapshot
     from emelex_core.models.guard import MemorySnapshotReferenceGuard
     from emelex_core.models.manager import ModelManager
     from emelex_core.models.records import InstalledModel
@@ -20,8 +23,10 @@ if TYPE_CHECKING:
     from emelex_core.store import MemoryStore
 
 __all__ = [
+    "AgentSession",
     "AssetRef",
     "CompactionPolicy",
+    "DurableAgentSession",
     "Event",
     "InstalledModel",
     "MemorySnapshotReferenceGuard",
@@ -29,11 +34,14 @@ __all__ = [
     "ModelManager",
     "Session",
     "SessionLease",
+    "SessionSnapshot",
 ]
 
 _PLACES: Final = {
+    "AgentSession": "emelex_core.agent.session",
     "AssetRef": "emelex_core.events",
     "CompactionPolicy": "emelex_core.compaction_policy",
+    "DurableAgentSession": "emelex_core.agent.durable",
     "Event": "emelex_core.events",
     "InstalledModel": "emelex_core.models.records",
     "MemorySnapshotReferenceGuard": "emelex_core.models.guard",
@@ -41,6 +49,7 @@ _PLACES: Final = {
     "ModelManager": "emelex_core.models.manager",
     "Session": "emelex_core.sessions.records",
     "SessionLease": "emelex_core.sessions.lease",
+    "SessionSnapshot": "emelex_core.journal.snapshots",
 }
 
 

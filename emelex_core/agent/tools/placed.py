@@ -1,0 +1,43 @@
+"""Tools that are given a path: outside places and secrets need approval, each time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from emelex_core.agent.tools.rooted import Place, Root
+from emelex_core.agent.tools.secrets import is_secret
+from emelex_core.agent.tools.typed import TypedTool
+from emelex_core.errors import ToolError
+
+PathText: TypeAlias = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=4_095, description="a path, relative to the working directory")
+]
+
+Typed = TypeVar("Typed", bound=msgspec.Struct)
+
+
+class PlacedTool(TypedTool[Typed]):
+    """A tool whose arguments have a `path`."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+
+    def careful(self, arguments: Typed) -> str | None:
+        """Outside of the root, and for files that usually hold secrets, somebody has to approve."""
+        path: Any = getattr(arguments, "path")  # noqa: B009 - a struct of some descendant
+        try:
+            return caution_about(self.root.place(path))
+        except ToolError:
+            # What is no path at all is refused when it is used.
+            return None
+
+
+def caution_about(place: Place) -> str | None:
+    """Why a place is special, in one line."""
+    if place.outside:
+        return f"/{'/'.join(place.parts)} lies outside of the working directory"
+    if is_secret(place.parts):
+        return f"{'/'.join(place.parts)} is likely to hold secrets"
+    return None
