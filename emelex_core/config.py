@@ -253,6 +253,10 @@ ENDPOINT_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyTy
         "grammar": _switch,
         "tokenize": _switch,
         "timeout_seconds": _number,
+        "in_flight": _integer(1, limits.IN_FLIGHT_MAX),
+        "tools": _switch,
+        "images": _switch,
+        "image_tokens": _integer(1, _CONTEXT_TOKENS_MAX),
     }
 )
 """The keys of one `[models.endpoint.NAME]`; the first three must be there."""

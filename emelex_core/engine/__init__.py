@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from emelex_core.engine.cancel import CancelToken
+    from emelex_core.engine.counting import EndpointTokenizer
     from emelex_core.engine.endpoint import EndpointConfig
     from emelex_core.engine.llama_cpp import LlamaEngine, LlamaTokenizer
-    from emelex_core.engine.openai import EndpointEngine, EndpointTokenizer
+    from emelex_core.engine.openai import EndpointEngine
     from emelex_core.engine.ports import (
         ChatEngine,
         EngineInfo,
@@ -53,7 +54,7 @@ _LATE: Final = {
     "Role": "emelex_core.engine.ports",
     "Sampling": "emelex_core.engine.ports",
     "EndpointEngine": "emelex_core.engine.openai",
-    "EndpointTokenizer": "emelex_core.engine.openai",
+    "EndpointTokenizer": "emelex_core.engine.counting",
     "LlamaEngine": "emelex_core.engine.llama_cpp",
     "LlamaTokenizer": "emelex_core.engine.llama_cpp",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from emelex_core import codec
-from emelex_core.engine.ports import Request
+from emelex_core.engine.ports import Request, Role
 from emelex_core.errors import Invalid, PermanentFailure
 
 TEMPERATURE_MAX: Final = 100.0
@@ -26,6 +26,15 @@ def check_request(request: Request) -> None:
     for stop in request.stop:
         if not codec.check_text(stop, what="stop text"):
             raise Invalid("an empty stop text would stop every generation at once")
+
+
+def check_plain(request: Request) -> None:
+    """Raise Invalid for what only a server with a dialect of its own takes: tools, their messages, and images."""
+    if request.tools or any(
+        message.role is Role.TOOL or message.calls or message.answers is not None or message.images
+        for message in request.messages
+    ):
+        raise Invalid("this engine takes text only: tools and images have to be put into words first")
 
 
 def check_fits(*, prompt_tokens: int, output_tokens_max: int, context_tokens: int) -> None:

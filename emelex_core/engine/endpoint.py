@@ -24,7 +24,12 @@ class EndpointConfig:
     `base_url` ends before `/chat/completions`, usually in `/v1`. `context_tokens` is what one prompt and its answer may
     take together. `api_key_env` names the environment variable that holds the key; the key itself is never stored.
     `grammar` says that the server takes llama.cpp's `grammar` field; `tokenize` that it answers llama.cpp's
-    `/tokenize` and `/apply-template`, which makes counts exact. `timeout_seconds` bounds one whole generation.
+    `/tokenize` and `/apply-template`, which makes counts exact; None, that it is asked whether it counts (`counting`).
+    `timeout_seconds` bounds one whole generation.
+    `in_flight` is how many jobs a pool's worker may have waiting for the server at once; one that batches takes many.
+
+    `tools` says that the server takes the protocol's own `tools`, and `images` that its model sees pictures;
+    `image_tokens` is what one picture takes of the context, None a cautious guess.
 
     Raises: UsageError naming the field that cannot be right.
     """
@@ -35,8 +40,12 @@ class EndpointConfig:
     context_tokens: int
     api_key_env: str | None = None
     grammar: bool = False
-    tokenize: bool = False
+    tokenize: bool | None = None
     timeout_seconds: float = 600.0
+    in_flight: int = 1
+    tools: bool = False
+    images: bool = False
+    image_tokens: int | None = None
 
     def __post_init__(self) -> None:
         where = f"models.endpoint.{self.name[:64]}"
@@ -47,6 +56,10 @@ class EndpointConfig:
             raise UsageError(f"{where}.context_tokens: {self.context_tokens} is not a positive number")
         if not 0 < self.timeout_seconds <= 86_400:
             raise UsageError(f"{where}.timeout_seconds: {self.timeout_seconds} is not between 0 and a day")
+        if not 1 <= self.in_flight <= limits.IN_FLIGHT_MAX:
+            raise UsageError(f"{where}.in_flight: {self.in_flight} is not between 1 and {limits.IN_FLIGHT_MAX}")
+        if self.image_tokens is not None and self.image_tokens < 1:
+            raise UsageError(f"{where}.image_tokens: {self.image_tokens} is not a positive number")
         if self.api_key_env is not None and not _VARIABLE.match(self.api_key_env):
             # Not shown: whoever pastes the key itself here must not find it in a log.
             raise UsageError(f"{where}.api_key_env: it must be the name of an environment variable")

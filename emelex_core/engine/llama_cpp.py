@@ -24,10 +24,19 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from emelex_core.engine import native
-from emelex_core.engine.checks import check_fits, check_request
-from emelex_core.engine.ports import CancelToken, EngineInfo, FinishReason, Generation, Message, Request
-from emelex_core.engine.reasoning import without_reasoning
+from emelex_core.engine.checks import check_fits, check_plain, check_request
+from emelex_core.engine.ports import (
+    CancelToken,
+    EngineInfo,
+    FinishReason,
+    Generation,
+    Message,
+    Request,
+    ToolDialect,
+)
+from emelex_core.engine.reasoning import split_reasoning
 from emelex_core.engine.sampling import Candidates, Picker
+from emelex_core.engine.streaming import TextStream
 from emelex_core.engine.vocabulary import Vocabulary
 from emelex_core.errors import Cancelled, EngineFailure, Invalid, ModelUnusable
 
@@ -103,6 +112,7 @@ class LlamaEngine:
             engine=f"llama.cpp {native.version()}, {path.name}, threads {threads}",
             context_tokens=size,
             exact_tokens=True,
+            dialect=ToolDialect.TAGS if native.takes_tool_tags(self._weights) else ToolDialect.JSON,
         )
 
     @property
@@ -133,9 +143,14 @@ class LlamaEngine:
             picker = Picker(self._candidates, self._context, request.sampling, request.grammar)
             with closing(picker), self._abortable(cancel):
                 self._evaluate(prompt)
-                text, reason, count = self._write(picker, request)
+                stream = _stream(request)
+                written, reason, count = self._write(picker, request, stream)
+                reasoning, text = ("", written) if request.grammar is not None else split_reasoning(written)
+                if stream is not None:
+                    stream.close(text)
         return Generation(
-            text=text if request.grammar is not None else without_reasoning(text),
+            text=text,
+            reasoning=reasoning,
             finish_reason=reason,
             prompt_tokens=len(prompt),
             output_tokens=count,
@@ -168,6 +183,7 @@ class LlamaEngine:
     def _accept(self, request: Request) -> list[int]:
         """Check a request and return its prompt's tokens."""
         check_request(request)
+        check_plain(request)
         prompt = self._vocabulary.prompt(request.messages)
         check_fits(
             prompt_tokens=len(prompt),
@@ -189,7 +205,7 @@ class LlamaEngine:
             self._decode(prompt[start:end])
         self._prompt = prompt
 
-    def _write(self, picker: Picker, request: Request) -> tuple[str, FinishReason, int]:
+    def _write(self, picker: Picker, request: Request, stream: TextStream | None) -> tuple[str, FinishReason, int]:
         """Decode token after token; return the text, how it ended, and how many tokens were picked."""
         stops = tuple(stop.encode() for stop in request.stop)
         written = bytearray()
@@ -204,6 +220,8 @@ class LlamaEngine:
             cut = _first_stop(written, stops, len(fresh))
             if cut is not None:
                 return _text(written[:cut], whole=True), FinishReason.STOP, count
+            if stream is not None:
+                stream.add(fresh)
             if count == request.output_tokens_max:
                 return _text(written, whole=False), FinishReason.LENGTH, count
             self._decode([token])
@@ -238,6 +256,14 @@ class LlamaEngine:
             if self._abort.raised:
                 raise Cancelled("the generation was cancelled before it began")
             yield
+
+
+def _stream(request: Request) -> TextStream | None:
+    """The way to whoever listens, if anybody does."""
+    if request.tell is None:
+        return None
+    stops = tuple(stop.encode() for stop in request.stop)
+    return TextStream(request.tell, stops=stops, reasoning=request.grammar is None)
 
 
 def _common_prefix(old: list[int], new: list[int]) -> int:

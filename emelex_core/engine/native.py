@@ -105,6 +105,12 @@ def load_weights(path: Path, *, vocabulary_only: bool) -> Owned:
     return Owned(handle, library.llama_model_free, "the model")
 
 
+def takes_tool_tags(weights: Owned) -> bool:
+    """Whether the model's own chat template offers tools, and reads calls between `<tool_call>` tags."""
+    template = bindings().llama_model_chat_template(weights.take(), None)
+    return template is not None and b"<tool_call>" in template and b"tools" in template
+
+
 def open_context(weights: Owned, *, context_tokens: int, batch_tokens: int, threads: int) -> Owned:
     """Open an inference context, the key-value cache included.
 

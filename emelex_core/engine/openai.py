@@ -5,76 +5,30 @@ The module owns these invariants:
 - What a server sends is hostile until parsed (`reply.py`): size, JSON, shape and finish reason are checked.
 - Message text cannot become control tokens: such servers render messages into one text and tokenise that with special
   parsing on, so `neutral` breaks what looks like a control token before it is sent (behaviour 185).
-- Waiting, keys, proxies and repeats are `server.py`'s.
+- A prompt is sent only when its exact count or its upper bound fits; an estimate does not decide that (ADR 0024).
+- Waiting, keys, proxies and repeats are `server.py`'s; counting is `counting.py`'s.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final, Self
 
-from emelex_core.codec import Json
-from emelex_core.engine import reply
+from emelex_core.engine import reply, wire
 from emelex_core.engine.checks import check_fits, check_request
+from emelex_core.engine.counting import EndpointTokenizer
 from emelex_core.engine.endpoint import EndpointConfig
-from emelex_core.engine.neutral import neutral
-from emelex_core.engine.ports import CancelToken, EngineInfo, Generation, Message, Request
-from emelex_core.engine.reasoning import without_reasoning
+from emelex_core.engine.ports import CancelToken, EngineInfo, Generation, Message, Request, Role, ToolDialect
+from emelex_core.engine.reasoning import split_reasoning
+from emelex_core.engine.reply import Completion
 from emelex_core.engine.server import Server
-from emelex_core.errors import Cancelled, ModelUnusable
+from emelex_core.engine.sse import EventStream
+from emelex_core.engine.streaming import TextStream
+from emelex_core.errors import Cancelled, Invalid, ModelUnusable
 
-TOKENIZE_SECONDS: Final = 30.0
-
-_TEMPLATE_TOKENS: Final = 64
-"""Room for a system message that a template adds by itself, and for the opening of the answer."""
-_MESSAGE_TOKENS: Final = 16
-"""Room for one message's delimiters and role."""
-_SEED_SPAN: Final = 2**31
-"""Servers hold a seed in 32 bits, some of them signed."""
-
-
-class EndpointTokenizer:
-    """Counts tokens for an endpoint. One thread uses it at a time.
-
-    With `tokenize` in the configuration the server's own tokenizer counts exactly. Otherwise a count is the number of
-    UTF-8 bytes, which no byte-level tokenizer exceeds: three to four times too large on English, never too small.
-    """
-
-    def __init__(self, config: EndpointConfig, server: Server | None = None) -> None:
-        self._config = config
-        self._server = Server(config) if server is None else server
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether counts are exact."""
-        return self._config.tokenize
-
-    def count_text(self, text: str) -> int:
-        """Tokens of plain text. Raises: EngineFailure when the server has to count and does not."""
-        if not self._config.tokenize:
-            return len(neutral(text).encode())
-        return self._tokenized(neutral(text), template=False)
-
-    def count_prompt(self, messages: tuple[Message, ...]) -> int:
-        """Tokens of the whole prompt. Raises: EngineFailure when the server has to count and does not."""
-        if not self._config.tokenize:
-            return _TEMPLATE_TOKENS + sum(_MESSAGE_TOKENS + self.count_text(message.text) for message in messages)
-        rendered = self._server.post_root("/apply-template", {"messages": _wire(messages)}, seconds=TOKENIZE_SECONDS)
-        return self._tokenized(reply.rendered_prompt(rendered), template=True)
-
-    def close(self) -> None:
-        """Close connections. A second call does nothing."""
-        self._server.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def _tokenized(self, text: str, *, template: bool) -> int:
-        body = {"content": text, "add_special": template, "parse_special": template}
-        return reply.token_count(self._server.post_root("/tokenize", body, seconds=TOKENIZE_SECONDS))
+STREAM_BYTES_MAX: Final = 16 * reply.REPLY_BYTES_MAX
+"""A reply in pieces repeats its frame around each of them."""
 
 
 class EndpointEngine:
@@ -94,16 +48,20 @@ class EndpointEngine:
             snapshot_id=config.snapshot_id,
             engine=f"openai chat completions at {config.base_url}",
             context_tokens=config.context_tokens if context_tokens is None else context_tokens,
-            exact_tokens=config.tokenize,
+            exact_tokens=config.tokenize is True,
+            dialect=ToolDialect.NATIVE if config.tools else ToolDialect.JSON,
+            grammar=config.grammar,
+            images=config.images,
         )
 
     @property
     def info(self) -> EngineInfo:
-        """What this engine runs."""
-        return self._info
+        """What this engine runs. `exact_tokens` is what is known by now: the first count asks the server."""
+        exact = self._tokenizer.known_exact
+        return self._info if exact is self._info.exact_tokens else replace(self._info, exact_tokens=exact)
 
     def count_text(self, text: str) -> int:
-        """Tokens of plain text, or their upper bound (`EndpointTokenizer`)."""
+        """Tokens of plain text, or about as many (`EndpointTokenizer`)."""
         return self._tokenizer.count_text(text)
 
     def count_prompt(self, messages: tuple[Message, ...]) -> int:
@@ -118,8 +76,10 @@ class EndpointEngine:
         EngineFailure when it is down, slow, failing, or sends what is not the protocol.
         """
         check_request(request)
+        self._check_offered(request)
         if cancel.cancelled:
             raise Cancelled("the generation was cancelled before it began")
+        self._tokenizer.ask(cancel)
         prompt_tokens = self.count_prompt(request.messages)
         check_fits(
             prompt_tokens=prompt_tokens,
@@ -127,14 +87,18 @@ class EndpointEngine:
             context_tokens=self._info.context_tokens,
         )
         started = time.monotonic()
-        answer = self._server.post("/chat/completions", self._body(request), cancel)
-        completion = reply.completion(answer)
-        text = completion.text
+        completion, reasoning, text = self._complete(request, cancel)
+        if completion.prompt_tokens is not None:
+            self._tokenizer.observe(request, completion.prompt_tokens)
         return Generation(
-            text=text if request.grammar is not None and self._config.grammar else without_reasoning(text),
+            text=text,
+            reasoning=completion.reasoning or reasoning,
+            calls=completion.calls if request.tools else (),
             finish_reason=completion.finish_reason,
             prompt_tokens=prompt_tokens if completion.prompt_tokens is None else completion.prompt_tokens,
-            output_tokens=self.count_text(text) if completion.output_tokens is None else completion.output_tokens,
+            output_tokens=self.count_text(completion.text)
+            if completion.output_tokens is None
+            else completion.output_tokens,
             seconds=time.monotonic() - started,
         )
 
@@ -148,22 +112,27 @@ class EndpointEngine:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _body(self, request: Request) -> dict[str, Json]:
-        body: dict[str, Json] = {
-            "model": self._config.model,
-            "messages": _wire(request.messages),
-            "max_tokens": request.output_tokens_max,
-            "temperature": request.sampling.temperature,
-            "seed": request.sampling.seed % _SEED_SPAN,
-            "stream": False,
-        }
-        if request.stop:
-            body["stop"] = list(request.stop)
-        if request.grammar is not None and self._config.grammar:
-            body["grammar"] = request.grammar
-        return body
+    def _check_offered(self, request: Request) -> None:
+        """Raise Invalid for tools and images that the configuration does not promise."""
+        talks = request.tools or any(item.role is Role.TOOL or item.calls for item in request.messages)
+        if talks and not self._config.tools:
+            raise Invalid(f"{self._config.reference} is not configured to take tools")
+        if any(message.images for message in request.messages) and not self._config.images:
+            raise Invalid(f"{self._config.reference} is not configured to take images")
 
-
-def _wire(messages: tuple[Message, ...]) -> list[Json]:
-    """Return messages in the protocol's form."""
-    return [{"role": message.role.value, "content": neutral(message.text)} for message in messages]
+    def _complete(self, request: Request, cancel: CancelToken) -> tuple[Completion, str, str]:
+        """Ask the server; return its completion, the reasoning that opens its text, and the rest of the text."""
+        body = wire.body_of(request, self._config)
+        plain = request.grammar is not None and self._config.grammar
+        if request.tell is None:
+            completion = reply.completion(self._server.post("/chat/completions", body, cancel))
+            stream = None
+        else:
+            stream = TextStream(request.tell, reasoning=not plain)
+            events = EventStream(lambda piece: stream.add(piece.encode()))
+            self._server.post("/chat/completions", body, cancel, hear=events.add, bytes_max=STREAM_BYTES_MAX)
+            completion = events.completion()
+        reasoning, text = ("", completion.text) if plain else split_reasoning(completion.text)
+        if stream is not None:
+            stream.close(text)
+        return completion, reasoning, text

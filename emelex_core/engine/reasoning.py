@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-_OPEN: Final = "<think>"
-_CLOSE: Final = "</think>"
+OPEN: Final = "<think>"
+CLOSE: Final = "</think>"
 
 
 def without_reasoning(text: str) -> str:
@@ -13,9 +13,16 @@ def without_reasoning(text: str) -> str:
 
     Only reasoning that opens the text counts, so that an answer which mentions the tags keeps them.
     """
+    return split_reasoning(text)[1]
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Return a text's leading reasoning, without its tags, and the answer behind it (`without_reasoning`)."""
+    thoughts: list[str] = []
     answer = text
-    while answer.lstrip().startswith(_OPEN):
-        _, closed, answer = answer.partition(_CLOSE)
+    while answer.lstrip().startswith(OPEN):
+        thought, closed, answer = answer.partition(CLOSE)
+        thoughts.append(thought.lstrip().removeprefix(OPEN).strip())
         if not closed:
-            return ""
-    return answer if answer is text else answer.lstrip()
+            return "\n".join(thoughts), ""
+    return "\n".join(thoughts), answer if answer is text else answer.lstrip()

@@ -8,14 +8,15 @@ repeat the prompt or the key. Its short error codes do.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from emelex_core import codec, limits
 from emelex_core.codec import Json
-from emelex_core.engine.ports import FinishReason
+from emelex_core.engine.ports import FinishReason, ToolUse
 from emelex_core.errors import EngineFailure, Invalid, JobFailure, ModelUnusable, PermanentFailure
 
 REPLY_BYTES_MAX: Final = 4 * limits.MIB
@@ -28,12 +29,23 @@ _FINISH: Final = {
     "function_call": FinishReason.TOOL_CALLS,
 }
 _RETRYABLE: Final = frozenset({408, 409, 425, 429})
-_UNUSABLE: Final = frozenset({401, 403, 404, 405})
+_UNUSABLE: Final = frozenset({401, 403, 404, 405, 501})
 _CODE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str = ""
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
 
 
 class _Message(msgspec.Struct):
     content: str | None = None
+    reasoning_content: str | None = None
     tool_calls: Any = None
     function_call: Any = None
 
@@ -49,7 +61,9 @@ class _Reply(msgspec.Struct):
     error: Any = None
 
 
-class _Usage(msgspec.Struct):
+class Usage(msgspec.Struct):
+    """Token counts, None where the server gives none."""
+
     prompt_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     completion_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
@@ -62,6 +76,10 @@ class _Tokenized(msgspec.Struct):
     tokens: list[Any]
 
 
+class _Counted(msgspec.Struct):
+    count: Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Refusal(msgspec.Struct):
     error: Any = None
 
@@ -72,16 +90,22 @@ class _Error(msgspec.Struct):
 
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
+CountReader: TypeAlias = Callable[[bytes], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One chat completion. Token counts are the server's own, None where it gives none."""
+    """One chat completion. Token counts are the server's own, None where it gives none.
+
+    `calls` are those that have the protocol's shape; a finish reason of `tool_calls` without any is none of them.
+    """
 
     text: str
     finish_reason: FinishReason
     prompt_tokens: int | None
     output_tokens: int | None
+    reasoning: str = ""
+    calls: tuple[ToolUse, ...] = ()
 
 
 def completion(data: bytes) -> Completion:
@@ -91,22 +115,47 @@ def completion(data: bytes) -> Completion:
     """
     reply = _read(data, _Reply)
     if reply.error is not None:
-        raise EngineFailure(f"the server answered with an error{_codes(reply.error)}")
+        raise EngineFailure(f"the server answered with an error{codes(reply.error)}")
     if not reply.choices:
         raise EngineFailure("the server's reply holds no message")
     choice = reply.choices[0]
-    reason = _FINISH.get(choice.finish_reason or "")
-    if choice.message.tool_calls or choice.message.function_call:
-        reason = FinishReason.TOOL_CALLS
-    if reason is None:
-        raise EngineFailure("the server's reply does not say that the generation finished")
-    usage = _usage(reply.usage)
+    called = choice.message.tool_calls or choice.message.function_call
+    reason = FinishReason.TOOL_CALLS if called else finish_reason(choice.finish_reason)
+    counts = usage(reply.usage)
     return Completion(
         text=choice.message.content or "",
+        reasoning=choice.message.reasoning_content or "",
+        calls=_calls(choice.message.tool_calls),
         finish_reason=reason,
-        prompt_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
+        prompt_tokens=counts.prompt_tokens,
+        output_tokens=counts.completion_tokens,
     )
+
+
+def finish_reason(word: str | None) -> FinishReason:
+    """Read a finish reason. Raises: EngineFailure for one that is not the protocol's, and for none."""
+    reason = _FINISH.get(word or "")
+    if reason is None:
+        raise EngineFailure("the server's reply does not say that the generation finished")
+    return reason
+
+
+def usage(found: Json) -> Usage:
+    """Return the server's counts. They are only reported, so odd ones are none rather than a failure."""
+    try:
+        return msgspec.convert(found, Usage)
+    except msgspec.ValidationError:
+        return Usage()
+
+
+def codes(error: Json) -> str:
+    """Return the short codes of an error object, such as `invalid_request_error`, in brackets; empty without any."""
+    try:
+        found = msgspec.convert(error, _Error)
+    except msgspec.ValidationError:
+        return ""
+    short = [code for code in (found.type, found.code) if isinstance(code, str) and _CODE.match(code)]
+    return f" ({', '.join(short)})" if short else ""
 
 
 def rendered_prompt(data: bytes) -> str:
@@ -119,17 +168,22 @@ def token_count(data: bytes) -> int:
     return len(_read(data, _Tokenized).tokens)
 
 
+def stated_count(data: bytes) -> int:
+    """Read vLLM's answer to `/tokenize`, which states the count. Raises: EngineFailure."""
+    return _read(data, _Counted).count
+
+
 def refusal(status: int, data: bytes, *, where: str) -> JobFailure:
     """Return the failure that an HTTP status other than 200 is. `where` names endpoint and address."""
     try:
-        codes = _codes(_read(data, _Refusal).error)
+        short = codes(_read(data, _Refusal).error)
     except EngineFailure:
-        codes = ""
-    words = f"{where} answered {status}{codes}"
-    if status >= 500 or status in _RETRYABLE:
-        return EngineFailure(words)
+        short = ""
+    words = f"{where} answered {status}{short}"
     if status in _UNUSABLE or 300 <= status < 400:
         return ModelUnusable(words, hint="check base_url, model and api_key_env of the endpoint")
+    if status >= 500 or status in _RETRYABLE:
+        return EngineFailure(words)
     if status >= 400:
         return PermanentFailure(words, hint="check the endpoint's model and context_tokens against the server's")
     return EngineFailure(words)
@@ -145,19 +199,10 @@ def _read(data: bytes, shape: type[Shape]) -> Shape:
         raise EngineFailure(f"the server's reply is not the protocol's: {error}") from None
 
 
-def _usage(found: Json) -> _Usage:
-    """Return the server's counts. They are only reported, so odd ones are none rather than a failure."""
+def _calls(found: Json) -> tuple[ToolUse, ...]:
+    """The calls of a message. Those of another shape are none: whoever asked for tools sees the finish reason."""
     try:
-        return msgspec.convert(found, _Usage)
+        calls = msgspec.convert(found or [], list[_Call])
     except msgspec.ValidationError:
-        return _Usage()
-
-
-def _codes(error: Json) -> str:
-    """Return the short codes of an error object, such as `invalid_request_error`, in brackets; empty without any."""
-    try:
-        found = msgspec.convert(error, _Error)
-    except msgspec.ValidationError:
-        return ""
-    codes = [code for code in (found.type, found.code) if isinstance(code, str) and _CODE.match(code)]
-    return f" ({', '.join(codes)})" if codes else ""
+        return ()
+    return tuple(ToolUse(call_id=call.id, name=call.function.name, arguments=call.function.arguments) for call in calls)

@@ -18,7 +18,8 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -42,8 +43,18 @@ _KEY: Final = re.compile(r"[\x21-\x7e]{1,4096}\Z")
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """One request: where it goes, what it says, and who hears the reply while it comes."""
+
+    url: str
+    body: bytes
+    hear: Callable[[bytes], None] | None
+    bytes_max: int
+
+
 class Server:
-    """A client of one configured server. One thread uses it at a time; `close` ends its thread and connections."""
+    """A client of one configured server, for any number of threads; `close` ends its own thread and connections."""
 
     def __init__(self, config: EndpointConfig) -> None:
         self._config = config
@@ -55,21 +66,39 @@ class Server:
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
         self._closed = False
+        self._starting = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Server {self._where}>"
 
-    def post(self, path: str, body: dict[str, Json], cancel: CancelToken) -> bytes:
+    def post(
+        self,
+        path: str,
+        body: dict[str, Json],
+        cancel: CancelToken,
+        *,
+        hear: Callable[[bytes], None] | None = None,
+        bytes_max: int = reply.REPLY_BYTES_MAX,
+        seconds: float | None = None,
+    ) -> bytes:
         """Send a JSON object to a path below `base_url` and return the reply's bytes.
 
-        Raises: Cancelled; EngineFailure when the server is down, slower than `timeout_seconds`, failing, or sends more
+        It may take `seconds`, and at most the configuration's `timeout_seconds`. With `hear` a good reply's bytes go
+        there as they come, on the thread of this server, and nothing is returned.
+
+        Raises: Cancelled; EngineFailure when the server is down, slower than that, failing, or sends more
         than a reply can hold; ModelUnusable and PermanentFailure when it refuses.
         """
-        return self._wait(self._bounded(self._base + path, body, self._config.timeout_seconds), cancel)
+        target = _Target(url=self._base + path, body=orjson.dumps(body), hear=hear, bytes_max=bytes_max)
+        bound = self._config.timeout_seconds
+        return self._wait(self._bounded(target, bound if seconds is None else min(seconds, bound)), cancel)
 
-    def post_root(self, path: str, body: dict[str, Json], *, seconds: float) -> bytes:
-        """Send a JSON object to a path of the server itself, beside its `/v1`. Raises as `post`, without Cancelled."""
-        return self._wait(self._bounded(self._root + path, body, seconds), CancelToken())
+    def post_root(
+        self, path: str, body: dict[str, Json], *, seconds: float, cancel: CancelToken | None = None
+    ) -> bytes:
+        """Send a JSON object to a path of the server itself, beside its `/v1`. Raises: as `post`."""
+        target = _Target(url=self._root + path, body=orjson.dumps(body), hear=None, bytes_max=reply.REPLY_BYTES_MAX)
+        return self._wait(self._bounded(target, seconds), cancel or CancelToken())
 
     def close(self) -> None:
         """Close the connections and end the thread. A second call does nothing, and neither does one after a fork."""
@@ -105,13 +134,14 @@ class Server:
             raise EngineFailure(f"{self._where}: the engine is closed")
         if os.getpid() != self._process:
             raise EngineFailure(f"{self._where}: the engine cannot be used after a fork")
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="emelex-endpoint", daemon=True)
-            self._thread.start()
-        return self._loop
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="emelex-endpoint", daemon=True)
+                self._thread.start()
+            return self._loop
 
-    async def _bounded(self, url: str, body: dict[str, Json], seconds: float) -> bytes:
+    async def _bounded(self, target: _Target, seconds: float) -> bytes:
         """Send and receive within a bound, and turn what httpx raises into the error tree."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((httpx.ConnectError, httpx.ConnectTimeout)),
@@ -121,24 +151,30 @@ class Server:
         )
         try:
             async with asyncio.timeout(seconds):
-                return await retrying(self._send, url, orjson.dumps(body), self._headers())
+                return await retrying(self._send, target, self._headers())
         except TimeoutError:
             raise EngineFailure(f"{self._where} gave no whole answer within {seconds:g} seconds") from None
         except httpx.HTTPError as error:
             # httpx's own words name a cause such as "connection refused", never a header.
             raise EngineFailure(f"{self._where}: {type(error).__name__}: {error}") from None
 
-    async def _send(self, url: str, content: bytes, headers: dict[str, str]) -> bytes:
+    async def _send(self, target: _Target, headers: dict[str, str]) -> bytes:
         if self._client is None:
             timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
             self._client = httpx.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False)
         data = bytearray()
-        async with self._client.stream("POST", url, content=content, headers=headers) as response:
+        size = 0
+        async with self._client.stream("POST", target.url, content=target.body, headers=headers) as response:
+            hear = target.hear if response.status_code == _OK else None
             # Raw, so that a compressed bomb counts as the bytes that it is.
             async for piece in response.aiter_raw():
-                data += piece
-                if len(data) > reply.REPLY_BYTES_MAX:
-                    raise EngineFailure(f"{self._where} sent more than {reply.REPLY_BYTES_MAX} bytes")
+                size += len(piece)
+                if size > target.bytes_max:
+                    raise EngineFailure(f"{self._where} sent more than {target.bytes_max} bytes")
+                if hear is None:
+                    data += piece
+                else:
+                    hear(piece)
         if response.status_code != _OK:
             raise reply.refusal(response.status_code, bytes(data), where=self._where)
         return bytes(data)

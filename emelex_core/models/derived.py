@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = ".lock"
 _PART_SUFFIX: Final = ".part"
+_BLOCK_BYTES: Final = 512
+"""The unit of `st_blocks`, whatever the file system's own."""
 
 
 class Manifest(TypedDict):
@@ -83,7 +85,7 @@ def _make(source: Verified, copy: Path, threads: int) -> Verified:
     manifest_path = copy.with_suffix(".json")
     for stale in (*copy.parent.glob(f"*{_PART_SUFFIX}"), manifest_path, copy):
         files.remove(stale)
-    log.info("making %s from %s", copy, source.path)
+    log.info("a faster copy of the model is written, once: %s", copy)
     part = copy.with_name(copy.name + _PART_SUFFIX)
     try:
         made = _quantize(source, part, threads)
@@ -105,9 +107,11 @@ def _quantize(source: Verified, part: Path, threads: int) -> Verified:
     made = native.quantize_q8_0(source.path, part, threads=threads)
     if made and source.unchanged():
         return files.digest(part)
-    free = shutil.disk_usage(part.parent).free
-    if not made and free < source.size:
-        raise StorageFull(f"{part}: no space is left for a copy of the model ({free} bytes are free)")
+    left = shutil.disk_usage(part.parent).free
+    if not made and left < source.size:
+        # What was written of the copy goes with it, so that it counts as free.
+        free = left + part.stat().st_blocks * _BLOCK_BYTES
+        raise StorageFull(f"{part}: a copy of the model needs more than the {free} bytes that are free there")
     raise EngineFailure(f"{part}: llama.cpp could not make the Q8_0 copy of {source.path}")
 
 

@@ -19,7 +19,10 @@ from emelex_core.models.resolve import ResolvedEndpoint, ResolvedFile, ResolvedM
 
 
 class Tokenizer(Protocol):
-    """Counts tokens without running a model. `exact_tokens` False means that counts are upper bounds."""
+    """Counts tokens without running a model.
+
+    `exact_tokens` False means that a prompt's count is an upper bound and a text's an estimate.
+    """
 
     @property
     def exact_tokens(self) -> bool:
@@ -84,7 +87,7 @@ def load_tokenizer(resolved: ResolvedModel) -> Tokenizer:
     Raises: ModelUnusable as `load_engine`.
     """
     if isinstance(resolved, ResolvedEndpoint):
-        from emelex_core.engine.openai import EndpointTokenizer
+        from emelex_core.engine.counting import EndpointTokenizer
 
         return EndpointTokenizer(resolved.config)
     from emelex_core.engine.llama_cpp import LlamaTokenizer

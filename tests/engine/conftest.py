@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from emelex_core.engine import EndpointConfig
+from emelex_core.engine.counting import forget_servers
 from emelex_core.engine.llama_cpp import LlamaEngine
 from emelex_core.models import BUILTIN_REFERENCE, load_engine, resolve_model
 
@@ -27,6 +28,12 @@ def llama(models_dir: Path) -> Iterator[LlamaEngine]:
     with load_engine(resolved) as engine:
         assert isinstance(engine, LlamaEngine)
         yield engine
+
+
+@pytest.fixture(autouse=True)
+def each_server_is_new() -> None:
+    """A port may have been another test's."""
+    forget_servers()
 
 
 @dataclass(kw_only=True)
@@ -55,6 +62,7 @@ class Script:
             "model": "m",
             "context_tokens": 4_096,
             "timeout_seconds": 20.0,
+            "tokenize": False,
         }
         return EndpointConfig(**{**fields, **changes})
 

@@ -8,16 +8,18 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 
 from emelex_core.engine import native
-from emelex_core.errors import EngineFailure, Refused, Storage, StorageBusy
+from emelex_core.errors import EngineFailure, Refused, Storage, StorageBusy, StorageFull
 from emelex_core.models import derived as module
 from emelex_core.models import files
 from emelex_core.models.derived import ensure_q8_0
 from emelex_core.models.files import Verified
+from processes import keep
 
 pytestmark = pytest.mark.model
 
@@ -51,6 +53,21 @@ def test_copy_manifest_and_directories_are_private_and_true(made: Path, source: 
         "quantization": "q8_0",
         "llama_cpp": native.version(),
     }
+
+
+def test_a_full_disk_is_told_with_what_was_free(
+    tmp_path: Path, source: Verified, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the torn copy took is free again: "0 bytes are free" would be the figure of a moment that is over."""
+
+    def fills(source: Path, target: Path, *, threads: int) -> bool:
+        target.write_bytes(b"x" * 64 * 1_024)
+        return False
+
+    monkeypatch.setattr(module.native, "quantize_q8_0", fills)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda place: SimpleNamespace(free=0))
+    with pytest.raises(StorageFull, match="needs more than the 65536 bytes that are free there"):
+        ensure_q8_0(source, tmp_path / "derived", name="m", threads=1)
 
 
 def test_a_good_copy_is_used_as_it_is(derived: Path, source: Verified, quantized: list[Path]) -> None:
@@ -103,7 +120,7 @@ def test_what_cannot_be_trusted_is_made_again(
         found = ensure_q8_0(source, derived, name="m", threads=1)
     assert len(quantized) == 1
     assert found.sha256 == files.digest(made / COPY).sha256
-    assert "making" in caplog.text
+    assert "a faster copy of the model is written" in caplog.text
     if damage in {"altered copy", "cut copy"}:
         assert caplog.text.count(found.sha256) >= 1, "the log names both digests"
     assert ensure_q8_0(source, derived, name="m", threads=1) == found
@@ -167,7 +184,9 @@ derived.ensure_q8_0(files.digest(Path(sys.argv[1])), Path(sys.argv[2]), name="m"
 def test_two_processes_make_it_once(tmp_path: Path, source: Verified) -> None:
     directory = tmp_path / "derived"
     command = [sys.executable, "-P", "-c", MAKER, str(source.path), str(directory)]
-    makers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    makers = [
+        keep(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) for _ in range(2)
+    ]
     for maker in makers:
         assert maker.stdout is not None
         assert maker.stdout.readline() == "ready\n"
