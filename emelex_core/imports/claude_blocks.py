@@ -17,7 +17,16 @@ from typing import Any, Final
 import orjson
 
 from emelex_core.events import MediaPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from emelex_core.imports.lenient import DEEP_VALUE, JsonObject, as_items, as_object, as_word, bound_arguments, fit_text
+from emelex_core.imports.lenient import (
+    DEEP_VALUE,
+    JsonObject,
+    as_items,
+    as_list,
+    as_object,
+    as_word,
+    bound_arguments,
+    fit_text,
+)
 from emelex_core.imports.media import MediaReader
 from emelex_core.imports.reading import kind_name
 
@@ -134,6 +143,20 @@ def bounded_id(value: Any) -> str | None:
     if len(value) * 4 <= CALL_ID_BYTES_MAX or len(value.encode()) <= CALL_ID_BYTES_MAX:
         return value
     return f"{value[:32]}…{hashlib.sha256(value.encode()).hexdigest()}"
+
+
+def holds_float(value: Any) -> bool:
+    """Whether a number of a JSON value was read as a float, as orjson reads one too large for 64 bits."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, float):
+            return True
+        if isinstance(item, dict):
+            waiting.extend((as_object(item) or {}).values())
+        elif isinstance(item, list):
+            waiting.extend(as_list(item) or [])
+    return False
 
 
 def agent_label(result: Any) -> str | None:

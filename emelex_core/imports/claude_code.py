@@ -4,6 +4,7 @@ The module owns these invariants:
 
 - File order stands; the graph of parents is used only to tell inline sidechains apart.
 - The Session's id is the file's name where that is a session id, since resumed files quote older ids in their rows.
+  A file of another name may hold several Sessions, put together by somebody: each becomes a Session of its own.
 - Words that another agent gave to a subagent are `context`, never `user`: no person said them.
 - A compaction inside the transcript becomes a note and an imported summary; it is never a Summary of ours.
 """
@@ -11,12 +12,14 @@ The module owns these invariants:
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 from emelex_core.events import Event, EventKind, Part, TextPart
 from emelex_core.imports import claude_rows
-from emelex_core.imports.claude_blocks import CALL_TYPES, BlockReader, agent_label, bounded_id
+from emelex_core.imports.claude_blocks import CALL_TYPES, BlockReader, agent_label, bounded_id, holds_float
 from emelex_core.imports.claude_rows import Silent
+from emelex_core.imports.claude_titles import Titles
 from emelex_core.imports.jsonl import Line
 from emelex_core.imports.lenient import JsonObject, as_items, as_object, as_word, fit_text, load_exact
 from emelex_core.imports.reading import Reader, clean_title, instant, make_event, text_of
@@ -32,7 +35,15 @@ _MACHINES: Final = frozenset(
     {"agent", "channel", "coordinator", "hook", "peer", "system", "task-notification", "teammate"}
 )
 """Origins of a user-role row that are no person."""
-_SUMMARY_TITLES_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Branch:
+    """A Session beside the file's first one: a sidechain of `parent`, or another Session of the file."""
+
+    parent: str | None
+    cwd: str | None
+    title: str | None = None
 
 
 class ClaudeCodeReader(Reader):
@@ -46,31 +57,31 @@ class ClaudeCodeReader(Reader):
         self._is_agent = file.parent_source_id is not None or _AGENT_FILE.fullmatch(stem) is not None
         self._session_id: str | None = None
         self._cwd: str | None = None
-        self._titles: dict[str, str] = {}
-        self._summaries: dict[str, str] = {}
+        self._titles = Titles(lambda record: self._records.get(record) is not None)
         self._branch_of: Recent[str] = Recent()
-        self._branches: dict[str, str | None] = {}
+        self._branches: dict[str, _Branch] = {}
+        self._may_hold_several = not self._is_agent and _UUID.fullmatch(stem) is None
         self._last_branch: str | None = None
 
     @property
     def header(self) -> SessionHeader:
         """The Session of the file. A title set in the transcript wins over the first words."""
         parent = (self._file.parent_source_id or self._session_id) if self._is_agent else None
-        titles = (self._titles.get(kind) for kind in ("custom-title", "ai-title", "summary", "words"))
-        title = next((title for title in titles if title), None) or clean_title(self._stem) or CLAUDE_CODE
+        title = self._titles.best or clean_title(self._stem) or CLAUDE_CODE
         source = ImportSource(source=CLAUDE_CODE, source_id=self._source_id, cwd=self._cwd, parent_source_id=parent)
         return SessionHeader(source=source, title=title)
 
     @property
     def child_headers(self) -> dict[str, SessionHeader]:
-        """The inline sidechains met so far."""
-        parent = self._source_id
+        """The inline sidechains and the further Sessions met so far."""
         return {
-            branch: SessionHeader(
-                source=ImportSource(source=CLAUDE_CODE, source_id=branch, cwd=self._cwd, parent_source_id=parent),
-                title=title or "Sidechain",
+            name: SessionHeader(
+                source=ImportSource(
+                    source=CLAUDE_CODE, source_id=name, cwd=branch.cwd or self._cwd, parent_source_id=branch.parent
+                ),
+                title=branch.title or (CLAUDE_CODE if branch.parent is None else "Sidechain"),
             )
-            for branch, title in self._branches.items()
+            for name, branch in self._branches.items()
         }
 
     @property
@@ -117,8 +128,8 @@ class ClaudeCodeReader(Reader):
                 self._count_unknown(kind)
 
     def _end(self) -> None:
-        if self._summaries:
-            self.skipped["summary_of_other_session"] += len(self._summaries)
+        if self._titles.of_others:
+            self.skipped["summary_of_other_session"] += self._titles.of_others
 
     def _learn(self, row: JsonObject) -> None:
         """Take up the Session's id, directory and titles, whatever row they stand in."""
@@ -126,52 +137,38 @@ class ClaudeCodeReader(Reader):
             self._session_id = bounded_id(row.get("sessionId"))
         if self._cwd is None:
             self._cwd = text_of(row.get("cwd"))
-        uuid = row.get("uuid")
-        if isinstance(uuid, str) and uuid in self._summaries:
-            self._titles["summary"] = self._summaries.pop(uuid)
-        match row.get("type"):
-            case "custom-title":
-                self._set_title("custom-title", row.get("customTitle"))
-            case "ai-title":
-                self._set_title("ai-title", row.get("aiTitle"))
-            case "summary":
-                self._learn_summary(row)
-            case _:
-                pass
-
-    def _learn_summary(self, row: JsonObject) -> None:
-        """A summary row names its Session only when the record that it points to stands in this file."""
-        leaf, title = row.get("leafUuid"), clean_title(text_of(row.get("summary")))
-        if not isinstance(leaf, str) or title is None:
+        if self._may_hold_several and self._other_session(row) is not None:
             return
-        if self._records.get(leaf) is not None:
-            self._titles["summary"] = title
-        elif len(self._summaries) < _SUMMARY_TITLES_MAX:
-            self._summaries[leaf] = title
-
-    def _set_title(self, kind: str, value: Any) -> None:
-        title = clean_title(text_of(value))
-        if title:
-            self._titles[kind] = title
+        self._titles.learn(row)
 
     def _branch(self, row: JsonObject) -> str | None:
-        """Return the branch of a row: None for the file's own Session, else the id of an inline sidechain."""
+        """Return the branch of a row: None for the first Session, else the id of a sidechain or a further Session."""
+        other = self._other_session(row) if self._may_hold_several else None
         if self._is_agent or row.get("isSidechain") is not True:
-            return None
+            return None if other is None else self._know(other, row, parent=None)
+        whole = other or self._source_id
         uuid, parent, agent = row.get("uuid"), row.get("parentUuid"), bounded_id(row.get("agentId"))
         branch = self._branch_of.get(parent) if isinstance(parent, str) else None
         if agent is not None:
-            branch = f"{self._source_id}/agent-{agent}"
+            branch = f"{whole}/agent-{agent}"
         if branch is None:
-            branch = f"{self._source_id}/sidechain-{bounded_id(uuid) or 'unnamed'}"
+            branch = f"{whole}/sidechain-{bounded_id(uuid) or 'unnamed'}"
         if isinstance(uuid, str):
             self._branch_of.put(uuid, branch)
+        return self._know(branch, row, parent=whole)
+
+    def _other_session(self, row: JsonObject) -> str | None:
+        """Return the Session that a row names, where that is not the file's first one."""
+        named = bounded_id(row.get("sessionId"))
+        return None if named == self._session_id or self._session_id is None else named
+
+    def _know(self, branch: str, row: JsonObject, *, parent: str | None) -> str:
+        if branch not in self._branches:
+            self._branches[branch] = _Branch(parent, text_of(row.get("cwd")))
         return branch
 
     def _at(self, branch: str | None) -> TurnAssembler:
         """Return a branch's assembler. An event never spans rows of another branch: a safe offset may lie there."""
-        if branch is not None:
-            self._branches.setdefault(branch, None)
         if branch != self._last_branch:
             self._assembler(self._last_branch).end_answer()
             self._last_branch = branch
@@ -280,7 +277,7 @@ class ClaudeCodeReader(Reader):
         if row.get("isApiErrorMessage") is True or message.get("model") == "<synthetic>":
             self._synthetic(blocks, row, branch, name)
             return
-        if any(as_word(block.get("type")) in CALL_TYPES for block in blocks):
+        if any(as_word(block.get("type")) in CALL_TYPES and holds_float(block.get("input")) for block in blocks):
             blocks = _blocks(load_exact(line.data, row, self.defects)["message"]["content"])
         assembler = self._at(branch)
         key = text_of(message.get("id")) or f"@{line.offset}"
@@ -364,15 +361,15 @@ class ClaudeCodeReader(Reader):
 
     def _offer_title(self, content: Any, branch: str | None) -> None:
         """Take the first own words of a branch as its title."""
-        if "words" in self._titles if branch is None else self._branches.get(branch):
+        if not self._titles.lacks_words if branch is None else self._branches[branch].title:
             return
         texts = ((as_object(item) or {"text": item}).get("text") for item in as_items(content))
         own = (words.text for text in texts if isinstance(text, str) for words in split_words(text) if not words.label)
         title = clean_title(next(own, None))
         if title and branch is None:
-            self._titles["words"] = title
+            self._titles.offer_words(title)
         elif title and branch is not None:
-            self._branches[branch] = title
+            self._branches[branch].title = title
 
 
 def _blocks(content: Any) -> list[JsonObject]:

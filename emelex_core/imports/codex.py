@@ -54,6 +54,7 @@ class CodexReader(Reader):
         self._words: str | None = None
         self._is_subagent = False
         self._fork_ms: int | None = None
+        self._unsure: Position | None = None
         self._aborted = False
 
     @property
@@ -97,7 +98,7 @@ class CodexReader(Reader):
                 self._count_unknown(kind)
 
     def _held(self) -> Position | None:
-        return self._echoes.start
+        return self._unsure or self._echoes.start
 
     def _end(self) -> None:
         for echo in self._echoes.release(USER, ASSISTANT, REASONING):
@@ -125,6 +126,8 @@ class CodexReader(Reader):
             for line in LineReader(self._file.path, defects=Counter()):
                 if turn_instant(*unwrap(line.value)) is not None:
                     return made
+        # A record that says where the own turns begin may still be written: until then nothing is settled.
+        self._unsure = self._lines.before()
         self.defects["fork_without_turn_ids"] += 1
         return None
 

@@ -24,10 +24,11 @@ from typing import Final
 from emelex_core.errors import EmelexError, Invalid, NotFound
 from emelex_core.imports.jsonl import is_packed
 from emelex_core.imports.records import FORMATS, TranscriptFile
+from emelex_core.imports.shapes import why_unknown
 from emelex_core.imports.sniff import sniff_format
 
 AUTO: Final = "auto"
-_SUFFIXES: Final = (".jsonl", ".jsonl.zst")
+_SUFFIXES: Final = (".jsonl", ".jsonl.zst", ".json", ".json.zst", ".zip", ".db", ".sqlite", ".sqlite3")
 _DEPTH_MAX: Final = 32
 """Levels below a named directory; a workflow's subagents sit nine levels below the agent's own folder."""
 
@@ -142,7 +143,7 @@ class _Search:
             raise Invalid(f"{shown}: the file is empty")
         if found is None:
             known = ", ".join(FORMATS) if self._expected == AUTO else self._expected
-            raise Invalid(f"{shown}: not a transcript: no record in it is one of {known}")
+            raise Invalid(f"{shown}: not a transcript: {why_unknown(path) or f'no record in it is one of {known}'}")
         if self._expected not in (AUTO, found):
             raise Invalid(f"{shown}: it is a {found} transcript, not {self._expected}")
         return _transcript(path, found)

@@ -2,9 +2,10 @@
 
 The module owns these invariants:
 
-- A record is stored once: by the place up to which the file was read, and by its own id where that place is not proven.
-- Turns are committed in batches, each batch whole. The place in the file moves with the last batch that it covers, so
-  that a kill between two batches costs a second reading and nothing else.
+- A record is stored once, whatever of its file was there when it was imported (ADR 0012; `writer` says how).
+- Turns are committed in batches, each batch whole. What is settled of a file moves when all of it is stored, so that a
+  kill between two batches costs a second reading and nothing else.
+- Imports of one file at once take turns: one that meets another waits for it, within bounds, and looks again.
 - Imported Sessions hold no tool authority: no snapshot is made of them.
 - One file's failure is reported and leaves the others alone.
 """
@@ -12,29 +13,47 @@ The module owns these invariants:
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from emelex_core import faults, identity
 from emelex_core.engine.ports import CancelToken
-from emelex_core.errors import Cancelled, EmelexError, Invalid
+from emelex_core.errors import Cancelled, EmelexError, Invalid, SessionBusy
 from emelex_core.imports import jsonl
+from emelex_core.imports.appender import Overtaken
+from emelex_core.imports.conversation import Conversation
+from emelex_core.imports.conversation_store import ConversationStorer
+from emelex_core.imports.conversations import open_conversations
 from emelex_core.imports.discover import discover
-from emelex_core.imports.records import ImportedTurn, MediaSink, SessionHeader, TranscriptFile, TranscriptReader
+from emelex_core.imports.marks import Prefixes, get_mark
+from emelex_core.imports.records import (
+    CONVERSATION_FORMATS,
+    ImportedTurn,
+    MediaSink,
+    SessionHeader,
+    TranscriptFile,
+    TranscriptReader,
+)
 from emelex_core.imports.sink import LookingSink, StoringSink
 from emelex_core.imports.transcripts import open_transcript
 from emelex_core.imports.writer import SessionWriter, Stored
 from emelex_core.store import MemoryStore
 
+_BUSY_WAIT_SECONDS: Final = 60.0
+"""How long an import waits for another of the same transcript; the largest known one takes ten seconds."""
+_BUSY_LOOK_SECONDS: Final = 0.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedSession:
-    """One Session of a transcript after this run. Counts are what this run added; `already` says that it was nothing.
+    """One Session of a transcript after this run. Counts are how much more it holds; `already`: it is as it was before.
 
     `skipped` counts known noise and `defects` what was odd, by name, over the whole file; they stand with the file's
-    main Session. `distillation` is the id of the job that waits for it, or None.
+    first Session. `distillation` is the id of the job that waits for it, or None.
     """
 
     id: str
@@ -133,36 +152,88 @@ class _Run:
         self._skipped: Counter[str] = Counter()
         self._defects: Counter[str] = Counter()
 
-    def import_file(self, file: TranscriptFile, progress: Progress | None) -> Iterator[ImportedSession]:
-        """Read one file and store its Sessions, the main one first in the result."""
-        media: MediaSink = StoringSink(self._store) if self._writes and self._store else LookingSink()
-        resumed = self._resume(file, media)
-        if resumed is None:
+    def import_file(self, file: TranscriptFile, progress: Progress | None) -> Iterable[ImportedSession]:
+        """Read one file and store its Sessions, the main one first in the result; wait for another import of it."""
+        if file.format in CONVERSATION_FORMATS:
+            return self._import_conversations(file, progress)
+        patience = time.monotonic() + _BUSY_WAIT_SECONDS
+        while True:
+            try:
+                return self._import_once(file, progress)
+            except (SessionBusy, Overtaken) as error:
+                if time.monotonic() > patience:
+                    raise
+                # What overtook this import is done; who is busy may be for a while.
+                if isinstance(error, SessionBusy):
+                    self._stop.wait(_BUSY_LOOK_SECONDS)
+                self._require_going_on()
+
+    def _import_conversations(self, file: TranscriptFile, progress: Progress | None) -> Iterator[ImportedSession]:
+        """Store a file's conversations one by one, each told when it is stored."""
+        reader = open_conversations(file, self._media())
+        reader.pulse = self._require_going_on
+        storer = ConversationStorer(
+            self._store,
+            form=file.format,
+            workspace_for=self._workspace_for,
+            writes=self._writes,
+            distill=self._distill,
+            stop=self._stop,
+        )
+        size, found = file.path.stat().st_size, False
+        try:
+            for conversation in reader:
+                self._require_going_on()
+                for at, stored in enumerate(storer.store(conversation)):
+                    found = True
+                    session = _session(file, stored, conversation, first=not at)
+                    self._sessions.append((session, stored.created))
+                    yield session
+                self._skipped.update(conversation.skipped)
+                self._defects.update(conversation.defects)
+                if progress is not None:
+                    progress(file.path, reader.done_bytes, size)
+            if not found:
+                self._skipped["file_without_conversation"] += 1
+        finally:
+            self._skipped.update(reader.skipped)
+            self._defects.update(reader.defects)
+
+    def _import_once(self, file: TranscriptFile, progress: Progress | None) -> list[ImportedSession]:
+        source = self._resume(file, self._media())
+        if source is None:
             self._skipped["file_without_conversation"] += 1
-            return
-        reader, turns = resumed
-        size = file.path.stat().st_size
+            return []
         writers: dict[str | None, SessionWriter] = {}
         try:
-            for turn in turns:
-                if self._stop.cancelled:
-                    raise Cancelled("import stopped; what was stored stays, and importing again goes on from there")
-                writer = writers.get(turn.branch)
-                if writer is None:
-                    writer = writers[turn.branch] = self._open_writer(reader, turn.branch, writers)
-                writer.add(turn)
-                if progress is not None:
-                    progress(file.path, turn.end_offset, size)
-            stored = self._finish(reader, writers)
+            self._read(source, writers, progress)
+            stored = self._finish(source, writers)
         finally:
             for writer in writers.values():
                 writer.abandon()
-        self._skipped.update(reader.skipped)
-        self._defects.update(reader.defects)
-        for branch, result in stored.items():
-            session = _session(file, result, reader, main=branch is None)
-            self._sessions.append((session, result.created))
-            yield session
+        self._skipped.update(source.reader.skipped)
+        self._defects.update(source.reader.defects)
+        sessions = [_session(file, result, source.reader, first=not at) for at, result in enumerate(stored)]
+        self._sessions += zip(sessions, (result.created for result in stored), strict=True)
+        return sessions
+
+    def _read(self, source: _Source, writers: dict[str | None, SessionWriter], progress: Progress | None) -> None:
+        size = source.path.stat().st_size
+        for turn in source.turns:
+            self._require_going_on()
+            writer = writers.get(turn.branch)
+            if writer is None:
+                writer = writers[turn.branch] = self._open_writer(source, turn.branch, writers)
+            writer.add(turn)
+            if progress is not None:
+                progress(source.path, turn.end_offset, size)
+
+    def _media(self) -> MediaSink:
+        return StoringSink(self._store) if self._writes and self._store else LookingSink()
+
+    def _require_going_on(self) -> None:
+        if self._stop.cancelled:
+            raise Cancelled("import stopped; what was stored stays, and importing again goes on from there")
 
     def totals(self, files: int) -> ImportTotals:
         """The counts so far."""
@@ -180,8 +251,8 @@ class _Run:
             failed_files=self.failed_files,
         )
 
-    def _resume(self, file: TranscriptFile, media: MediaSink) -> tuple[TranscriptReader, Iterable[ImportedTurn]] | None:
-        """Open a reader where an earlier import stopped, if the file still begins with what was read then.
+    def _resume(self, file: TranscriptFile, media: MediaSink) -> _Source | None:
+        """Open a reader where the file is settled, if it still begins with what was read before.
 
         None for a file in which nobody says anything: agents leave such files behind, and they are no failure.
         """
@@ -190,19 +261,29 @@ class _Run:
         first = next(turns, None)
         if first is None:
             return None
-        cursor = None if self._store is None else SessionWriter.cursor(self._store, reader.header.source)
-        if cursor is not None and jsonl.prefix_sha256(file.path, cursor.offset) == cursor.sha256:
-            reader = open_transcript(file, media, start_offset=cursor.offset)
-            return reader, reader
-        return reader, itertools.chain([first], turns)
+        prefixes = Prefixes(file.path)
+        source = reader.header.source
+        session = None if self._store is None else self._store.find_imported(source.source, source.source_id)
+        if session is not None and self._store is not None:
+            with self._store.database.read() as transaction:
+                mark = get_mark(transaction, session.id)
+            if mark is not None and prefixes.prove(mark.read):
+                grown = not mark.finished or jsonl.goes_on(file.path, mark.read.offset)
+                start = mark.settled_offset if grown else mark.read.offset
+                reader = open_transcript(file, media, start_offset=start)
+                return _Source(file.path, reader, reader, prefixes, grown=grown)
+        return _Source(file.path, reader, itertools.chain([first], turns), prefixes, grown=True)
 
     def _open_writer(
-        self, reader: TranscriptReader, branch: str | None, writers: dict[str | None, SessionWriter]
+        self, source: _Source, branch: str | None, writers: dict[str | None, SessionWriter]
     ) -> SessionWriter:
-        header = reader.header if branch is None else reader.child_headers[branch]
+        header = _header(source.reader, branch)
         main = writers.get(None)
-        workspace = main.workspace if branch is not None and main is not None else self._workspace_for(header)
-        return SessionWriter.open(self._store, header, workspace=workspace, writes=self._writes)
+        part = branch is not None and header.source.parent_source_id is not None
+        workspace = main.workspace if part and main is not None else self._workspace_for(header)
+        return SessionWriter.open(
+            self._store, source.reader, header, workspace=workspace, prefixes=source.prefixes, writes=self._writes
+        )
 
     def _workspace_for(self, header: SessionHeader) -> str:
         if self._workspace is not None:
@@ -210,22 +291,49 @@ class _Run:
         recorded = header.source.cwd
         if recorded is not None and identity.exists_as_directory(recorded):
             return recorded
-        return "."
+        try:
+            return identity.inspect(".").path
+        except Invalid as error:
+            missing = "it recorded no directory" if recorded is None else f"its directory {recorded!r} is not here"
+            raise Invalid(
+                f"{missing}, and the current one cannot stand in for it: {error.message}",
+                hint="go to another directory, or name one with -C",
+            ) from None
 
-    def _finish(self, reader: TranscriptReader, writers: dict[str | None, SessionWriter]) -> dict[str | None, Stored]:
-        """Commit what is left, children first: the main Session carries the place in the file for all of them."""
-        if None not in writers:
-            writers[None] = self._open_writer(reader, None, writers)
-        stored: dict[str | None, Stored] = {}
-        for branch in sorted(writers, key=lambda name: (name is None, name or "")):
-            header = reader.header if branch is None else reader.child_headers[branch]
-            position = reader.position if branch is None else None
-            stored[branch] = writers[branch].finish(header, position=position, distill=self._distill)
+    def _finish(self, source: _Source, writers: dict[str | None, SessionWriter]) -> list[Stored]:
+        """Commit what is left, children before the main Session's mark: that says for all how far the file is read."""
+        if not source.grown:
+            writers[None] = self._open_writer(source, None, writers)
+            return [writers[None].pass_by(source.reader.header, distill=self._distill)]
+        children = sorted(branch for branch in writers if branch is not None)
+        main = writers.get(None)
+        if main is not None and children:
+            main.flush()
+        stored = [writers[name].finish(_header(source.reader, name), distill=self._distill) for name in children]
         faults.reach("import.before_distillation")
-        return {None: stored.pop(None), **stored}
+        if main is not None:
+            stored.insert(0, main.finish(source.reader.header, distill=self._distill))
+        return stored
 
 
-def _session(file: TranscriptFile, stored: Stored, reader: TranscriptReader, *, main: bool) -> ImportedSession:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file while it is read. `grown` is false for one that holds nothing beyond what was read of it before."""
+
+    path: Path
+    reader: TranscriptReader
+    turns: Iterable[ImportedTurn]
+    prefixes: Prefixes
+    grown: bool
+
+
+def _header(reader: TranscriptReader, branch: str | None) -> SessionHeader:
+    return reader.header if branch is None else reader.child_headers[branch]
+
+
+def _session(
+    file: TranscriptFile, stored: Stored, reader: TranscriptReader | Conversation, *, first: bool
+) -> ImportedSession:
     return ImportedSession(
         id=stored.session_id,
         source=stored.header.source.source,
@@ -234,9 +342,9 @@ def _session(file: TranscriptFile, stored: Stored, reader: TranscriptReader, *, 
         turns=stored.turns,
         events=stored.events,
         assets=stored.assets,
-        skipped=dict(reader.skipped) if main else {},
-        defects=dict(reader.defects) if main else {},
-        already=stored.events == 0 and not stored.created,
+        skipped=dict(reader.skipped) if first else {},
+        defects=dict(reader.defects) if first else {},
+        already=not stored.changed and not stored.created,
         workspace=stored.workspace,
         parent=stored.parent_session_id,
         distillation=stored.distillation,

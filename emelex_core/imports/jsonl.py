@@ -60,6 +60,10 @@ class LineReader:
         self._offset = 0
         self._raw = b""
 
+    def offset(self) -> int:
+        """The offset of the line in hand."""
+        return self._offset
+
     def before(self) -> Position:
         """The place where the line in hand begins."""
         return Position(offset=self._offset, sha256=self._hash.copy().digest())
@@ -152,6 +156,34 @@ def prefix_sha256(path: Path, size: int) -> bytes | None:
             digest.update(block)
             size -= len(block)
     return digest.digest()
+
+
+def goes_on(path: Path, offset: int) -> bool:
+    """Whether a file holds more than an unfinished line beyond an offset up to which it was read.
+
+    Raises: NotFound or Invalid when the file cannot be opened, Storage when reading it fails.
+    """
+    last = b""
+    with open_unpacked(path) as stream:
+        try:
+            _skip(stream, offset)
+            while block := stream.read(_BUFFER_BYTES):
+                if b"\n" in block.lstrip() or len(block) == _BUFFER_BYTES:
+                    return True
+                last = block
+        except zstandard.ZstdError:
+            return True
+        except OSError as error:
+            raise Storage(f"{path}: reading failed: {error.strerror or error}") from error
+    return last.rstrip().endswith(b"}")
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    if stream.seekable():
+        stream.seek(size)
+        return
+    while size and (block := stream.read(min(size, _BUFFER_BYTES))):
+        size -= len(block)
 
 
 def is_packed(path: Path) -> bool:

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any, Final
 
 from emelex_core import limits
+from emelex_core.assets.media import Readable
 from emelex_core.errors import Invalid
 from emelex_core.events import MediaPart, TextPart
 from emelex_core.imports.base64_source import Base64Source, Undecodable
@@ -20,6 +21,7 @@ from emelex_core.imports.records import MediaSink
 
 _ADDRESS_CHARACTERS_MAX: Final = 2_000
 _MEDIA_TYPE_CHARACTERS_MAX: Final = 100
+_NAME_CHARACTERS_MAX: Final = 100
 _HEAD_CHARACTERS_MAX: Final = 1_000
 """How far the comma of a data URL is looked for."""
 _STORED_BEFORE: Final = "[media stored before]"
@@ -55,6 +57,13 @@ class MediaReader:
         if comma < 0 or not url.endswith(";base64", 0, comma):
             return self._placeholder("undecodable_media", "its data URL is not base64")
         return self._store(url, comma + 1, url[len("data:") : comma].partition(";")[0] or None)
+
+    def from_source(self, source: Readable, *, name: str) -> MediaPart | TextPart:
+        """Store what a source yields; `name` stands in the placeholder of what the sink refuses."""
+        try:
+            return MediaPart(ref=self._sink(source, declared_media_type=None))
+        except Invalid as error:
+            return self._placeholder("refused_media", f"{name[:_NAME_CHARACTERS_MAX]}: {error.message}")
 
     def _store(self, text: str, start: int, declared: str | None) -> MediaPart | TextPart:
         """Let the sink read the base64 text from `start` on."""

@@ -3,6 +3,7 @@
 The module owns these invariants:
 
 - Turns leave in the order in which they are stored, each with an offset that no unfinished branch lies before.
+- `settled` moves only to places that no turn of any branch lies across: what begins there begins afresh.
 - Lines before the start offset are read again for what later lines refer to (header, branches, known records), and
   yield nothing: going on from an offset gives what an uninterrupted reading would have given.
 - A record seen before is counted and passed over; the same id with other content is kept under another name.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -44,6 +46,7 @@ class Reader(ABC):
         self._assemblers: dict[str | None, TurnAssembler] = {}
         self._records: Recent[int] = Recent()
         self._position: Position | None = None
+        self._settled: Position | None = None
 
     @property
     @abstractmethod
@@ -60,6 +63,11 @@ class Reader(ABC):
         """How far the file was read."""
         return self._position or self._lines.after()
 
+    @property
+    def settled(self) -> Position:
+        """Up to where the file is settled; see `GrowingReader`. Past the last line no turn was in hand."""
+        return self._settled or self.position
+
     def __iter__(self) -> Iterator[ImportedTurn]:
         recalling = self._start_offset > 0
         self._media.muted = recalling
@@ -71,13 +79,16 @@ class Reader(ABC):
                 recalling = False
                 self._end_recall()
             self._read(line)
-            if self._finished:
+            if self._finished or self._settled is None:
+                # While no turn ends, the oldest one still lies across this line.
+                self._settle(line.offset)
                 yield from self._drain()
         if recalling:
             self._end_recall()
-        self._end_all()
-        yield from self._drain()
         self._position = self._lines.after()
+        self._settled = self.settled
+        self._end_all()
+        yield from self._drain(ended=False)
 
     def _recall(self, line: Line) -> None:
         """Take from an earlier line what later ones refer to. What it yields is dropped; a reader may do less."""
@@ -110,25 +121,52 @@ class Reader(ABC):
         if unfinished:
             self.defects["unfinished_line"] = unfinished
 
-    def _drain(self) -> Iterator[ImportedTurn]:
+    def _settle(self, offset: int) -> None:
+        """Move the settled place after the line at `offset` was read. None stands for the place behind it."""
+        oldest = self._oldest()
+        if oldest is None:
+            self._settled = None
+        elif oldest.offset >= offset and not (self._finished and _lie_across(self._finished, offset)):
+            self._settled = oldest
+        elif self._settled is None:
+            self._settled = self._lines.before()
+
+    def _oldest(self) -> Position | None:
+        """Where the oldest line begins that an unfinished turn or a held back line needs; None when nothing does."""
+        oldest = self._held()
+        for assembler in self._assemblers.values():
+            start = assembler.start
+            if start is not None and (oldest is None or start.offset < oldest.offset):
+                oldest = start
+        return oldest
+
+    def _drain(self, *, ended: bool = True) -> Iterator[ImportedTurn]:
         """Yield finished turns. Each may be gone on from only where no later or unfinished turn began before."""
         finished, self._finished[:] = list(self._finished), []
-        safe = self._lines.after()
-        for start in (self._held(), *(assembler.start for assembler in self._assemblers.values())):
-            if start is not None and start.offset < safe.offset:
-                safe = start
+        if not finished:
+            return
+        safe = self._oldest() or self._lines.after()
         ends: list[Position] = []
         for turn in reversed(finished):
             ends.append(safe)
             if turn.start.offset < safe.offset:
                 safe = turn.start
         for turn, end in zip(finished, reversed(ends), strict=True):
-            yield ImportedTurn(events=turn.events, branch=turn.branch, end_offset=end.offset, prefix_sha256=end.sha256)
+            yield ImportedTurn(
+                events=turn.events,
+                branch=turn.branch,
+                end_offset=end.offset,
+                prefix_sha256=end.sha256,
+                start_offset=turn.start.offset,
+                ended=ended,
+            )
 
     def _assembler(self, branch: str | None) -> TurnAssembler:
         assembler = self._assemblers.get(branch)
         if assembler is None:
-            assembler = TurnAssembler(branch, out=self._finished, here=self._lines.before, defects=self.defects)
+            assembler = TurnAssembler(
+                branch, out=self._finished, here=self._lines.before, defects=self.defects, offset=self._lines.offset
+            )
             self._assemblers[branch] = assembler
         return assembler
 
@@ -159,8 +197,21 @@ class Reader(ABC):
         self.defects["unknown:" + "/".join(kind_name(word) for word in kind)] += 1
 
 
+def _lie_across(finished: Sequence[Finished], offset: int) -> bool:
+    """Whether the line at `offset` belongs to a turn that it ended, or older turns come behind one of its own."""
+    own = False
+    for turn in finished:
+        if turn.start.offset >= offset:
+            own = True
+        elif own or turn.last_offset >= offset:
+            return True
+    return False
+
+
 def _fingerprint(content: Any, line: Line) -> int:
     """Tell contents apart within this process. What orjson does not write again, its own line stands for."""
+    if isinstance(content, str):
+        return hash(content)
     try:
         return hash(orjson.dumps(content))
     except TypeError:
@@ -176,7 +227,19 @@ def make_event(
 
 def instant(value: Any) -> int | None:
     """Read a record's timestamp into milliseconds; None for anything else."""
-    return clock.parse_iso(value) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    # Rows of one minute share all but their seconds, in the one form that agents write.
+    seconds, fraction = value[17:19], value[20:23]
+    if len(value) != 24 or value[19] != "." or value[23] != "Z" or not value.isascii():
+        return clock.parse_iso(value)
+    minute = _minute(value[:17]) if seconds.isdigit() and fraction.isdigit() and seconds < "60" else None
+    return clock.parse_iso(value) if minute is None else minute + int(seconds) * 1_000 + int(fraction)
+
+
+@lru_cache(maxsize=256)
+def _minute(text: str) -> int | None:
+    return clock.parse_iso(f"{text}00.000Z")
 
 
 def kind_name(value: Any) -> str:

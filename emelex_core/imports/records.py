@@ -7,6 +7,7 @@ The module owns these invariants:
 - `ImportedTurn.end_offset` is a safe place to go on from: everything before it is in this turn or an earlier one. It
   never decreases. Where branches interleave it lags, and reading on from it yields some turns again, with the same
   `source_record` ids.
+- A `GrowingReader` also says what is settled: turns that no growth of the file changes (ADR 0012).
 - `source_record` is unique within its Session and the same at every reading of the file.
 """
 
@@ -16,7 +17,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from emelex_core.assets.media import Readable
 from emelex_core.events import AssetRef, Event
@@ -24,7 +27,14 @@ from emelex_core.sessions.records import ImportSource
 
 CLAUDE_CODE: Final = "claude-code"
 CODEX: Final = "codex"
-FORMATS: Final = (CLAUDE_CODE, CODEX)
+GEMINI: Final = "gemini"
+OPENAI_CHAT: Final = "openai-chat"
+CHATGPT: Final = "chatgpt"
+OPENAI_AGENTS: Final = "openai-agents"
+LANGGRAPH: Final = "langgraph"
+CONVERSATION_FORMATS: Final = (GEMINI, OPENAI_CHAT, CHATGPT, OPENAI_AGENTS, LANGGRAPH)
+"""Formats without a byte offset to go on from; see `conversation`."""
+FORMATS: Final = (CLAUDE_CODE, CODEX, *CONVERSATION_FORMATS)
 """The formats that a reader exists for, as the command line spells them."""
 
 
@@ -60,27 +70,28 @@ class SessionHeader:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A place in the unpacked stream: bytes before it, and the 32-byte SHA-256 of exactly those bytes."""
 
     offset: int
     sha256: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedTurn:
+class ImportedTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One unit of append.
 
     `branch` is None for the main Session, else the source id of a child Session found inside the same file.
     `end_offset` counts bytes of the unpacked stream that are consumed once this turn is stored, and `prefix_sha256` is
-    the digest of those bytes.
+    the digest of those bytes. `start_offset` is where the turn's first line begins. `ended` is false for a turn that
+    only the end of the file ended: a file that grows may go on with it.
     """
 
     events: tuple[Event, ...]
     branch: str | None
     end_offset: int
     prefix_sha256: bytes
+    start_offset: int = 0
+    ended: bool = True
 
 
 class TranscriptReader(Protocol):
@@ -111,3 +122,17 @@ class TranscriptReader(Protocol):
         ...
 
     def __iter__(self) -> Iterator[ImportedTurn]: ...
+
+
+@runtime_checkable
+class GrowingReader(TranscriptReader, Protocol):
+    """Reads a file to which its agent only adds.
+
+    What it yields is a function of the lines before: reading more of the file changes no turn but those that the file's
+    end ended. Read from `settled`, a file yields exactly the turns that begin there or later, in the same order.
+    """
+
+    @property
+    def settled(self) -> Position:
+        """Up to where the file is settled: every turn that begins before has been yielded, and lies wholly before."""
+        ...

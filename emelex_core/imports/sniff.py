@@ -5,12 +5,14 @@ The module owns one invariant: a name or a place is never taken for a format; th
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from emelex_core import limits
-from emelex_core.imports import claude_rows
+from emelex_core.errors import Invalid
+from emelex_core.imports import claude_rows, shapes
 from emelex_core.imports.codex_kinds import unwrap
 from emelex_core.imports.jsonl import LineReader
 from emelex_core.imports.lenient import JsonObject, as_object, as_word
@@ -18,6 +20,8 @@ from emelex_core.imports.records import CLAUDE_CODE, CODEX
 
 _LINES_MAX: Final = 64
 _BYTES_MAX: Final = 16 * limits.MIB
+_LINE_BYTES_MAX: Final = 4 * limits.MIB
+"""A longer line is one with an image, which others tell about, or a whole document, which is looked at as one."""
 _CLAUDE_MESSAGES: Final = frozenset({"user", "assistant", "system", "attachment"})
 _CLAUDE_KEYS: Final = frozenset({"sessionId", "leafUuid", "messageId", "snapshot", "uuid"})
 _CODEX_KINDS: Final = frozenset(
@@ -27,13 +31,18 @@ _CODEX_KINDS: Final = frozenset(
 
 def sniff_format(path: Path) -> str | None:
     """Return the format of the first record that tells it, or None. Raises: NotFound, Invalid, Storage on opening."""
-    lines = LineReader(path, defects=Counter())
+    found = shapes.container_format(path)
+    if found is not None:
+        return found
+    lines = LineReader(path, defects=Counter(), line_bytes_max=_LINE_BYTES_MAX)
     for number, line in enumerate(lines):
-        found = record_format(line.value)
+        found = record_format(line.value) or shapes.document_format(line.value)
         if found is not None:
             return found
         if number >= _LINES_MAX or line.end_offset > _BYTES_MAX:
             break
+    with contextlib.suppress(Invalid):
+        return shapes.json_format(path)
     return None
 
 

@@ -6,20 +6,23 @@ The module owns these invariants:
 - A result whose call stands in an earlier turn becomes a turn of its own, ahead of the turn in hand, and is counted.
 - One event fits `EVENT_BYTES_MAX` and `JSON_NODES_MAX`; one turn fits `TURN_BYTES_MAX` and `TURN_EVENTS_MAX`. What is
   larger is split, and counted where it is a turn.
-- Each turn knows where its first line begins, so that reading can go on from there until the turn is stored.
+- Each turn knows where its first line begins, so that reading can go on from there until the turn is stored. The pieces
+  of a turn that was too large begin where the whole began: what its calls wait for is not known anywhere else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import orjson
+from msgspec.structs import replace
 
 from emelex_core import limits
-from emelex_core.events import Event, EventKind, MediaPart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from emelex_core.events import Event, EventKind, MediaPart, Part, ToolCallPart
 from emelex_core.imports.records import Position
 
 _PART_OVERHEAD_BYTES: Final = 1_024
@@ -30,17 +33,19 @@ _PATIENCE: Final = 1
 """How many further answers a turn takes up while a call of it is still open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A complete turn of a branch, and the place where its first line begins."""
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """A complete turn of a branch, the place where its first line begins, and the offset of its last line."""
 
     events: tuple[Event, ...]
     branch: str | None
     start: Position
+    last_offset: int
 
 
 class RecordName:
     """Gives the events of one record their ids: the record's own, then `#1`, `#2`, …"""
+
+    __slots__ = ("_base", "_taken")
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -69,19 +74,27 @@ class _Answer:
 class TurnAssembler:
     """Collects one branch's events in file order. Finished turns go to `out`, in the order in which they are stored.
 
-    `here` returns the place where the line in hand begins.
+    `here` returns the place where the line in hand begins, and `offset` its offset alone, which costs less.
     """
 
     def __init__(
-        self, branch: str | None, *, out: list[Finished], here: Callable[[], Position], defects: Counter[str]
+        self,
+        branch: str | None,
+        *,
+        out: list[Finished],
+        here: Callable[[], Position],
+        defects: Counter[str],
+        offset: Callable[[], int] | None = None,
     ) -> None:
         self._branch = branch
         self._out = out
         self._here = here
+        self._offset = offset or (lambda: here().offset)
         self._defects = defects
         self._unanswered: dict[str, None] = {}
         self._answer: _Answer | None = None
         self.start: Position | None = None
+        self._last_offset = 0
         self._events: list[Event] = []
         self._bytes = 0
         self._open: dict[str, None] = {}
@@ -99,19 +112,19 @@ class TurnAssembler:
         if (self._prompted or self._answered_once) and not (joins and self._open):
             self.finish()
         self._prompted = True
-        self._append(event)
+        self._take(event)
 
     def context(self, event: Event) -> None:
         """Text put before the model: after a complete answer it begins the next turn."""
         self._close_answer()
         if self._answered_once and not self._open:
             self.finish()
-        self._append(event)
+        self._take(event)
 
     def note(self, event: Event) -> None:
         """An audit or error event: it stays with the turn in hand."""
         self._close_answer()
-        self._append(event)
+        self._take(event)
 
     def answer(self, part: Part, *, key: str | None, name: RecordName, occurred_at: int | None) -> None:
         """One part of an assistant's answer. Parts with the same key in a row are one event."""
@@ -126,6 +139,7 @@ class TurnAssembler:
             self._close_answer()
             answer = self._answer = self._new_answer(key, name, occurred_at)
         answer.parts.append(part)
+        self._last_offset = self._offset()
         answer.size += size
         answer.nodes += nodes
         answer.media += isinstance(part, MediaPart)
@@ -166,9 +180,10 @@ class TurnAssembler:
             late = call_id in self._unanswered
             self._unanswered.pop(call_id, None)
             self._defects["late_result" if late else "orphan_result"] += 1
-            self._out.append(Finished((event,), self._branch, self._here()))
+            here = self._here()
+            self._out.append(Finished((event,), self._branch, here, here.offset))
             return
-        self._append(event)
+        self._take(event)
 
     def finish(self) -> None:
         """End the turn in hand; its open calls stay without a result."""
@@ -178,6 +193,7 @@ class TurnAssembler:
             del self._unanswered[next(iter(self._unanswered))]
             self._defects["unanswered_call"] += 1
         self._emit()
+        self.start = None
         self._begin()
 
     def end(self) -> None:
@@ -217,11 +233,16 @@ class TurnAssembler:
                     parts=tuple(answer.parts),
                     source_record=answer.record,
                     occurred_at=answer.occurred_at,
-                )
+                ),
+                answer.size + _PART_OVERHEAD_BYTES,
             )
 
-    def _append(self, event: Event) -> None:
-        size = event_size(event)
+    def _take(self, event: Event) -> None:
+        """Append an event of the line in hand."""
+        self._append(event, event_size(event))
+        self._last_offset = self._offset()
+
+    def _append(self, event: Event, size: int) -> None:
         if self._events and (len(self._events) >= limits.TURN_EVENTS_MAX or self._bytes + size > limits.TURN_BYTES_MAX):
             self._defects["split_turn"] += 1
             self._emit()
@@ -232,14 +253,15 @@ class TurnAssembler:
 
     def _emit(self) -> None:
         if self._events and self.start is not None:
-            self._out.append(Finished(tuple(self._events), self._branch, self.start))
+            self._out.append(Finished(tuple(self._events), self._branch, self.start, self._last_offset))
         self._events = []
         self._bytes = 0
-        self.start = None
 
 
 def split_event(event: Event, name: RecordName) -> list[Event]:
     """Return the event, or several of its kind that each fit the bounds of one; further ones take further names."""
+    if len(event.parts) == 1:
+        return [event]
     pieces: list[list[Part]] = [[]]
     size = media = 0
     for part in event.parts:
@@ -261,16 +283,17 @@ def split_event(event: Event, name: RecordName) -> list[Event]:
 
 def event_size(event: Event) -> int:
     """Bytes that an event's payload has at most."""
-    return sum(part_size(part)[0] for part in event.parts) + _PART_OVERHEAD_BYTES
+    size = _PART_OVERHEAD_BYTES
+    for part in event.parts:
+        size += part_size(part)[0]
+    return size
 
 
 def part_size(part: Part) -> tuple[int, int]:
     """Bytes that a part has as JSON at most, and its JSON values at most."""
-    match part:
-        case TextPart(text=text) | ReasoningPart(text=text) | ToolResultPart(text=text):
-            return len(orjson.dumps(text)) + _PART_OVERHEAD_BYTES, 8
-        case ToolCallPart(arguments=arguments):
-            data = orjson.dumps(arguments)
-            return len(data) + _PART_OVERHEAD_BYTES, data.count(b",") + data.count(b":") + data.count(b"[") + 8
-        case MediaPart():
-            return _PART_OVERHEAD_BYTES, 8
+    if isinstance(part, ToolCallPart):
+        data = orjson.dumps(part.arguments)
+        return len(data) + _PART_OVERHEAD_BYTES, data.count(b",") + data.count(b":") + data.count(b"[") + 8
+    if isinstance(part, MediaPart):
+        return _PART_OVERHEAD_BYTES, 8
+    return len(orjson.dumps(part.text)) + _PART_OVERHEAD_BYTES, 8

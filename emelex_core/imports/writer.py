@@ -1,41 +1,53 @@
-"""One imported Session while it is written: claimed at the first new turn, committed in batches.
+"""One imported Session while it is written: what of it is stored already, and what is new.
 
-A writer that does not write (a dry run) counts the same things and touches nothing.
+A writer goes one of two ways. Where the file has only grown since it was read, the writer *follows* it: what is stored
+past the mark is held against what the file says now, and said anew from the first turn that differs (ADR 0012). Where
+that is not proven, it *adds* the records that it does not know, and takes nothing back.
+
+The module owns these invariants:
+
+- After a file was followed to its end, the Session holds what one import of the whole file would have stored, unless
+  something was built on a turn before the file went on with it; then that turn stays, and the rest of it follows.
+- Importing again what is stored claims nothing and writes nothing.
+- A writer that does not write (a dry run) counts the same things and touches nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final, Self, cast
 
-from emelex_core import faults, identity, limits
-from emelex_core.db.database import Transaction
+from msgspec import structs
+
+from emelex_core import identity, limits
 from emelex_core.db.statements import load
-from emelex_core.errors import EmelexError
+from emelex_core.errors import Invalid
 from emelex_core.events import Event
-from emelex_core.imports.records import ImportedTurn, Position, SessionHeader
-from emelex_core.publish import publish_distillation
-from emelex_core.sessions import append
+from emelex_core.imports import stored
+from emelex_core.imports.appender import Appender
+from emelex_core.imports.marks import Mark, Places, Prefixes, get_mark
+from emelex_core.imports.records import GrowingReader, ImportedTurn, Position, SessionHeader, TranscriptReader
+from emelex_core.sessions import append, tail
 from emelex_core.sessions.append import PreparedTurn
-from emelex_core.sessions.lease import SessionLease
-from emelex_core.sessions.records import ImportSource, Session
+from emelex_core.sessions.records import Session
 from emelex_core.store import MemoryStore
 
 SQL: Final = load("emelex_core", "imports")
-EVENTS: Final = load("emelex_core", "events")
 _DRY: Final = ""
+_NOTHING_READ: Final = Mark(read=Position(offset=0, sha256=b""), settled_offset=0, settled_sequence=0, finished=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What one run did to one Session."""
+    """What one run did to one Session. Counts say how much more it holds, `changed` whether that is another content."""
 
     session_id: str
     header: SessionHeader
     workspace: str
     parent_session_id: str | None
     created: bool
+    changed: bool
     turns: int
     events: int
     assets: int
@@ -43,166 +55,247 @@ class Stored:
 
 
 class SessionWriter:
-    """Collects the turns of one Session and appends what is new. `open` makes one."""
+    """Collects the turns of one Session and stores what is new. `open` makes one."""
 
     def __init__(
-        self, store: MemoryStore | None, header: SessionHeader, session: Session | None, workspace: str, *, writes: bool
+        self,
+        store: MemoryStore | None,
+        reader: TranscriptReader,
+        header: SessionHeader,
+        session: Session | None,
+        workspace: str,
+        *,
+        mark: Mark | None,
+        follows: bool,
+        writes: bool,
     ) -> None:
         self.workspace = workspace
-        self._store = store
-        self._header = header
-        self._session = session
-        self._writes = writes
-        self._lease: SessionLease | None = None
-        self._created = False
-        self._batch: list[PreparedTurn] = []
+        self._reader = reader
+        self._database = None if store is None else store.database
+        self._appender = None if store is None else Appender(store, header, session, mark, workspace)
+        self._writes = writes and store is not None
+        self._session_id = _DRY if session is None else session.id
+        self._mark = mark
+        self._from = mark or _NOTHING_READ
+        self._follows = follows
+        self._stored = 0 if session is None else session.last_sequence
+        self._cursor = self._from.settled_sequence if follows else self._stored
+        self._places = Places(self._cursor)
+        self._said: stored.Said = stored.Said()
+        self._stays = self._uneven = False
+        self._differs = False
         self._batch_bytes = 0
-        self._waiting: set[str] = set()
+        self._waiting: set[str | None] = set()
         self._turns = self._events = self._assets = 0
 
     @classmethod
-    def open(cls, store: MemoryStore | None, header: SessionHeader, *, workspace: str, writes: bool) -> Self:
+    def open(
+        cls,
+        store: MemoryStore | None,
+        reader: TranscriptReader,
+        header: SessionHeader,
+        *,
+        workspace: str,
+        prefixes: Prefixes,
+        writes: bool,
+    ) -> Self:
         """Find or prepare the Session of a header; nothing is written before the first new turn. Raises: Invalid."""
         source = header.source
         session = None if store is None else store.find_imported(source.source, source.source_id)
+        mark, redacted = None, False
+        if store is not None and session is not None:
+            with store.database.read() as transaction:
+                mark = get_mark(transaction, session.id)
+                redacted = transaction.one(SQL["is_redacted"], {"session_id": session.id}) is not None
+        # What a person had struck out must not be taken for something that the Session lacks.
+        empty = session is None or session.last_sequence == 0
+        proven = empty or (mark is not None and not redacted and prefixes.prove(mark.read))
         path = identity.inspect(workspace).path if session is None else session.workspace_path
-        return cls(store, header, session, path, writes=writes)
-
-    @staticmethod
-    def cursor(store: MemoryStore, source: ImportSource) -> Position | None:
-        """How far an earlier import read this Session's file, or None."""
-        session = store.find_imported(source.source, source.source_id)
-        if session is None:
-            return None
-        with store.database.read() as transaction:
-            row = transaction.one(SQL["get"], {"session_id": session.id})
-        return None if row is None else Position(offset=cast(int, row[0]), sha256=bytes.fromhex(cast(str, row[1])))
+        follows = proven and isinstance(reader, GrowingReader)
+        return cls(store, reader, header, session, path, mark=mark, follows=follows, writes=writes)
 
     def add(self, turn: ImportedTurn) -> None:
-        """Take a turn in; what is stored already is passed over. Raises: Invalid, SessionBusy, WorkspaceMismatch."""
-        events = self._unknown(turn.events)
-        if not events:
-            return
-        prepared = append.prepare(events)
-        self._turns += 1
-        self._events += len(events)
-        self._assets += sum(len(event.media) for event in events)
-        if not self._writes:
-            return
-        if self._batch and self._batch_bytes + append.size_of(prepared) > limits.IMPORT_BATCH_BYTES_MAX:
-            self._commit(None)
-        self._batch.append(prepared)
-        self._waiting.update(event.source_record for event in events if event.source_record is not None)
-        self._batch_bytes += append.size_of(prepared)
+        """Take a turn in; what is stored already is passed over.
 
-    def finish(self, header: SessionHeader, *, position: Position | None, distill: bool) -> Stored:
-        """Commit the rest, note the place in the file, publish the distillation and let the Session go."""
-        self._header = header
-        job: str | None = None
-        if self._writes and self._store is not None:
-            if self._batch or self._session is None:
-                self._commit(position)
-            elif position is not None:
-                with self._store.database.write() as transaction:
-                    self._note(transaction, position)
-            job = self._let_go(distill=distill)
-        return Stored(
-            session_id=_DRY if self._session is None else self._session.id,
-            header=header,
-            workspace=self.workspace,
-            parent_session_id=self._parent_id(),
-            created=self._created or (self._session is None and not self._writes),
-            turns=self._turns,
-            events=self._events,
-            assets=self._assets,
-            distillation=job,
-        )
+        Raises: Invalid, SessionBusy, WorkspaceMismatch, Overtaken.
+        """
+        if not self._follows:
+            self._add_unknown(turn)
+        elif turn.start_offset >= self._from.settled_offset:
+            self._follow(turn)
+            self._places.add(turn.start_offset, self._cursor)
+
+    def flush(self) -> None:
+        """Commit what is in hand. Until the file's end nothing more of it counts as settled. Raises: as `add`."""
+        self._commit(end=False)
+
+    def finish(self, header: SessionHeader, *, distill: bool) -> Stored:
+        """Commit the rest with the mark of the file's end, publish the distillation and let the Session go.
+
+        Raises: as `add`.
+        """
+        if self._follows and self._cursor < self._stored:
+            self._part_ways()
+        if self._appender is not None:
+            self._appender.header = header
+        self._commit(end=True)
+        if self._appender is not None and self._writes:
+            self._appender.settle(header, self._end_mark())
+        return self._let_go(header, distill=distill)
+
+    def pass_by(self, header: SessionHeader, *, distill: bool) -> Stored:
+        """The file is as it was when it was read: store nothing, and publish what may not have been published."""
+        return self._let_go(header, distill=distill)
 
     def abandon(self) -> None:
         """Let the Session go after a failure; committed batches stay."""
-        if self._lease is not None:
-            with contextlib.suppress(EmelexError):
-                self._lease.release()
-            self._lease = None
+        if self._appender is not None:
+            self._appender.abandon()
 
-    def _unknown(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """The events that are neither stored nor in the batch; a reader sees repetitions only within a window."""
-        new = [event for event in events if event.source_record not in self._waiting]
-        if self._session is not None and self._store is not None:
-            with self._store.database.read() as transaction:
-                new = [event for event in new if not self._is_known(transaction, self._session.id, event)]
-        return tuple(new)
+    def _follow(self, said_by: ImportedTurn) -> None:
+        """Hold a turn against what is stored; store it where the Session has nothing more, or something else."""
+        turn = append.prepare(said_by.events)
+        if self._cursor < self._stored:
+            if self._is_stored(turn):
+                self._cursor += len(turn)
+                return
+            self._part_ways()
+        if self._said and said_by.start_offset < self._from.read.offset:
+            events = self._renamed(stored.unsaid(said_by.events, self._said))
+            if not events:
+                return
+            turn = append.prepare(events)
+        self._take(turn)
 
-    @staticmethod
-    def _is_known(transaction: Transaction, session_id: str, event: Event) -> bool:
-        parameters = {"session_id": session_id, "source_record": event.source_record}
-        return transaction.one(EVENTS["has_source_record"], parameters) is not None
+    def _is_stored(self, turn: PreparedTurn) -> bool:
+        assert self._database is not None
+        with self._database.read() as transaction:
+            return stored.holds_turn(transaction, self._session_id, turn, after=self._cursor)
 
-    def _commit(self, position: Position | None) -> None:
-        """Append the batch in one transaction, with the place in the file when it is the last one."""
-        if not self._batch:
+    def _part_ways(self) -> None:
+        """From here on the file says something else than is stored: take that back, but for what is built upon."""
+        assert self._database is not None
+        assert self._appender is not None
+        if self._writes:
+            self._appender.hold()
+        with self._database.read() as transaction:
+            kept = tail.kept_through(transaction, self._session_id, after=self._cursor)
+            self._said = stored.said_between(transaction, self._session_id, after=self._cursor, through=kept)
+            gone = transaction.one(SQL["past"], {"session_id": self._session_id, "after": kept})
+        assert gone is not None
+        self._stays = kept > self._cursor
+        self._cursor = kept
+        if kept < self._stored:
+            self._appender.take_back(kept)
+            self._differs = True
+            self._stored = kept
+            self._count(-cast(int, gone[0]), -cast(int, gone[1]), -cast(int, gone[2]))
+
+    def _renamed(self, left: Iterable[tuple[Event, int]]) -> list[Event]:
+        """Give the rest of an event, whose beginning is stored under its record, a name of its own."""
+        assert self._database is not None
+        with self._database.read() as transaction:
+            return [
+                structs.replace(event, source_record=f"{event.source_record}+{number}")
+                if number and stored.holds_record(transaction, self._session_id, event.source_record)
+                else event
+                for event, number in left
+            ]
+
+    def _add_unknown(self, turn: ImportedTurn) -> None:
+        """Store the events of a turn whose records are neither stored nor in the batch."""
+        if not turn.ended and self._is_older_copy():
+            # How this turn ends is stored already, and the copy does not know it.
+            self._reader.defects["older_copy"] += 1
             return
-        lease = self._claim()
+        events = [event for event in turn.events if event.source_record not in self._waiting]
+        if self._database is not None and self._session_id:
+            with self._database.read() as transaction:
+                session_id = self._session_id
+                events = [e for e in events if not stored.holds_record(transaction, session_id, e.source_record)]
+        if events:
+            self._take(append.prepare(events))
+            self._waiting.update(event.source_record for event in events)
 
-        def note(transaction: Transaction) -> None:
-            if position is not None:
-                self._note(transaction, position)
+    def _is_older_copy(self) -> bool:
+        return self._mark is not None and self._reader.position.offset < self._mark.read.offset
 
-        lease.append_prepared(self._batch, also=note)
-        faults.reach("import.batch_committed")
-        self._batch = []
-        self._waiting = set()
+    def _take(self, turn: PreparedTurn) -> None:
+        self._cursor += len(turn)
+        self._differs = True
+        self._count(1, len(turn), sum(len(item.media) for item in turn))
+        if not self._writes or self._appender is None:
+            return
+        size = append.size_of(turn)
+        if self._appender.batch and self._batch_bytes + size > limits.IMPORT_BATCH_BYTES_MAX:
+            self.flush()
+        self._appender.batch.append(turn)
+        self._batch_bytes += size
+
+    def _count(self, turns: int, events: int, assets: int) -> None:
+        self._turns += turns
+        self._events += events
+        self._assets += assets
+
+    def _commit(self, *, end: bool) -> None:
+        if self._appender is None or not self._writes or not self._appender.pending:
+            return
+        try:
+            self._appender.commit(self._end_mark() if end else self._batch_mark())
+        except Invalid:
+            dropped = self._appender.drop_known()
+            if not dropped:
+                raise
+            self._forget(dropped)
+            if self._appender.pending:
+                self._appender.commit(self._end_mark() if end else self._batch_mark())
+        if self._appender.session is not None:
+            self._session_id = self._appender.session.id
+        self._waiting.clear()
         self._batch_bytes = 0
 
-    def _claim(self) -> SessionLease:
-        assert self._store is not None
-        if self._session is None:
-            self._session = self._store.start_session(
-                self.workspace,
-                title=self._header.title,
-                source=self._header.source,
-                parent_session_id=self._parent_id(),
-            )
-            self._created = True
-        if self._lease is None:
-            self._lease = self._store.claim_session(self._session.id, self.workspace)
-            if self._session.last_sequence:
-                self._lease.prove()
-        return self._lease
+    def _forget(self, dropped: list[PreparedTurn]) -> None:
+        """Records that were stored long before are not stored again; where turns lie is not known as exactly then."""
+        number = sum(map(len, dropped))
+        self._cursor -= number
+        self._uneven = True
+        self._count(0, -number, -sum(len(item.media) for turn in dropped for item in turn))
 
-    def _note(self, transaction: Transaction, position: Position) -> None:
-        assert self._session is not None
-        assert self._store is not None
-        transaction.run(
-            SQL["put"],
-            {
-                "session_id": self._session.id,
-                "byte_offset": position.offset,
-                "prefix_sha256": position.sha256.hex(),
-                "now": self._store.clock(),
-            },
+    def _batch_mark(self) -> Mark:
+        return replace(self._from, read=self._reader.position, finished=False)
+
+    def _end_mark(self) -> Mark:
+        """The mark after the file was read to its end."""
+        read = self._reader.position
+        if not self._follows or not isinstance(self._reader, GrowingReader):
+            if self._mark is not None and self._is_older_copy():
+                return self._mark
+            return Mark(read=read, settled_offset=read.offset, settled_sequence=self._cursor, finished=True)
+        settled = self._reader.settled.offset
+        sequence = self._places.settle(settled)
+        # Of a turn that had to stay as it was, the rest is told by its parts: that needs the whole turn again.
+        stays = self._stays and settled < self._from.read.offset
+        if stays or self._uneven or sequence is None or settled < self._from.settled_offset:
+            return replace(self._from, read=read, finished=True)
+        return Mark(read=read, settled_offset=settled, settled_sequence=sequence, finished=True)
+
+    def _let_go(self, header: SessionHeader, *, distill: bool) -> Stored:
+        job = parent = None
+        created = not self._writes and not self._session_id
+        if self._appender is not None:
+            parent = self._appender.parent_id()
+            created = created or self._appender.created
+            if self._writes:
+                job = self._appender.let_go(distill=distill)
+        return Stored(
+            session_id=self._session_id,
+            header=header,
+            workspace=self.workspace,
+            parent_session_id=parent,
+            created=created,
+            changed=self._differs,
+            turns=self._turns,
+            events=self._events,
+            assets=self._assets,
+            distillation=None if job is None else job.id,
         )
-
-    def _let_go(self, *, distill: bool) -> str | None:
-        """Release the lease and publish; publishing a Session to which nothing was added changes nothing."""
-        assert self._store is not None
-        if self._session is None:
-            return None
-        if self._lease is not None:
-            if self._header.title != self._session.title:
-                self._lease.set_title(self._header.title)
-            job = self._lease.release(distill=distill)
-            self._lease = None
-        elif distill:
-            with self._store.database.write() as transaction:
-                job = publish_distillation(transaction, self._session.id, now=self._store.clock())
-        else:
-            job = None
-        return None if job is None else job.id
-
-    def _parent_id(self) -> str | None:
-        source = self._header.source
-        if self._store is None or source.parent_source_id is None:
-            return None
-        parent = self._store.find_imported(source.source, source.parent_source_id)
-        return None if parent is None else parent.id

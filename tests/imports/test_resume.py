@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from emelex_core.events import Event
 from emelex_core.imports.jsonl import prefix_sha256
 from emelex_core.imports.records import CLAUDE_CODE, CODEX
+from foreign_rows import CLAUDE_STEPS, CODEX_STEPS, claude_lines, codex_lines
 
 Keyed = dict[tuple[str | None, str | None], Event]
 _SETTINGS = settings(
@@ -45,137 +46,29 @@ def _check_every_offset(path: Path, form: str, read: Callable[..., Any]) -> None
     assert again.header == whole.header
 
 
-_CLAUDE = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["prompt", "answer", "call", "result", "noise", "command", "torn", "queued", "again", "boundary"]
-        ),
-        st.sampled_from(["main", "side1", "side2"]),
-        st.integers(0, 3),
-    ),
-    max_size=24,
-)
-
-
-def _claude_lines(steps: list[tuple[str, str, int]]) -> list[bytes]:
-    lines: list[bytes] = []
-    last: dict[str, str] = {}
-    for number, (kind, branch, pick) in enumerate(steps):
-        uuid = f"u{number}"
-        row: dict[str, Any] = {"type": "user", "uuid": uuid, "sessionId": "s", "timestamp": "2026-01-01T00:00:00Z"}
-        row |= {"isSidechain": branch != "main", "parentUuid": last.get(branch)}
-        match kind:
-            case "prompt" | "command":
-                words = f"<command-name>/{number}</command-name>" if kind == "command" else f"words {number}"
-                row["message"] = {"content": words}
-            case "answer" | "call":
-                block = {"type": "tool_use", "id": f"{branch}-c{pick}", "name": "Bash", "input": {"n": number}}
-                blocks = [{"type": "text", "text": f"answer {number}"}] + ([block] if kind == "call" else [])
-                row |= {"type": "assistant", "message": {"id": f"m{pick}", "content": blocks}}
-            case "result":
-                result = {"type": "tool_result", "tool_use_id": f"{branch}-c{pick}", "content": f"out {number}"}
-                row["message"] = {"content": [result]}
-            case "queued":
-                row |= {"type": "attachment", "attachment": {"type": "queued_command", "prompt": f"queued {number}"}}
-            case "boundary":
-                row |= {"type": "system", "subtype": "compact_boundary"}
-            case "again" if lines:
-                lines.append(lines[pick % len(lines)])
-                continue
-            case "torn":
-                lines.append(b'{"type":"user","uuid":"torn')
-                continue
-            case _:
-                row = {"type": "file-history-snapshot", "messageId": uuid}
-        if "uuid" in row:
-            last[branch] = uuid
-        lines.append(json.dumps(row).encode())
-    return lines
-
-
-@given(steps=_CLAUDE)
+@given(steps=CLAUDE_STEPS)
 @_SETTINGS
 def test_claude_code_can_be_gone_on_with_anywhere(
     steps: list[tuple[str, str, int]], write: Callable[..., Path], read: Callable[..., Any]
 ) -> None:
-    _check_every_offset(write(*_claude_lines(steps)), CLAUDE_CODE, read)
+    _check_every_offset(write(*claude_lines(steps)), CLAUDE_CODE, read)
 
 
-_CODEX = st.lists(
-    st.tuples(
-        st.sampled_from(
-            [
-                "prompt",
-                "echo",
-                "answer",
-                "answer_echo",
-                "call",
-                "output",
-                "context",
-                "abort",
-                "compacted",
-                "again",
-                "injected",
-            ]
-        ),
-        st.integers(0, 3),
-    ),
-    max_size=24,
-)
-
-
-def _codex_lines(steps: list[tuple[str, int]]) -> list[bytes]:
-    lines = [json.dumps({"timestamp": "2026-01-01T00:00:00Z", "type": "session_meta", "payload": {"id": "t"}}).encode()]
-    for number, (kind, pick) in enumerate(steps):
-        form, payload = "response_item", dict[str, Any]()
-        match kind:
-            case "prompt" | "injected":
-                words = f"prompt {pick} of some length" if kind == "prompt" else "<skill>x</skill>"
-                payload = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
-            case "answer":
-                words = f"answer {pick} of some length"
-                payload = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
-            case "call":
-                payload = {
-                    "type": "function_call",
-                    "name": "x",
-                    "arguments": f'{{"n":{number}}}',
-                    "call_id": f"c{pick}",
-                }
-            case "output":
-                payload = {"type": "function_call_output", "call_id": f"c{pick}", "output": f"out {number}"}
-            case "echo" | "answer_echo":
-                role = "user" if kind == "echo" else "agent"
-                word = "prompt" if kind == "echo" else "answer"
-                form, payload = "event_msg", {"type": f"{role}_message", "message": f"{word} {pick} of some length"}
-            case "abort":
-                form, payload = "event_msg", {"type": "turn_aborted", "reason": "interrupted"}
-            case "compacted":
-                form, payload = "compacted", {"message": f"so far {number}"}
-            case "again":
-                lines.append(lines[pick % len(lines)])
-                continue
-            case _:
-                form = "turn_context"
-        lines.append(json.dumps({"timestamp": "2026-01-01T00:00:00Z", "type": form, "payload": payload}).encode())
-    return lines
-
-
-@given(steps=_CODEX)
+@given(steps=CODEX_STEPS)
 @_SETTINGS
 def test_codex_can_be_gone_on_with_anywhere(
     steps: list[tuple[str, int]], write: Callable[..., Path], read: Callable[..., Any]
 ) -> None:
-    _check_every_offset(write(*_codex_lines(steps)), CODEX, read)
+    _check_every_offset(write(*codex_lines(steps)), CODEX, read)
 
 
-@given(steps=_CLAUDE, cut=st.integers(1, 60))
+@given(steps=CLAUDE_STEPS, cut=st.integers(1, 60))
 @_SETTINGS
 def test_a_growing_file_gives_what_was_missing(
     steps: list[tuple[str, str, int]], cut: int, write: Callable[..., Path], read: Callable[..., Any]
 ) -> None:
     """A file imported while its agent writes: the second reading starts where the first ended and loses no words."""
-    path = write(*_claude_lines(steps))
+    path = write(*claude_lines(steps))
     content = path.read_bytes()
     path.write_bytes(content[: max(0, len(content) - cut * 20)])
     first = read(path, CLAUDE_CODE)
