@@ -6,59 +6,50 @@ phase; whichever of the two comes first, the job has one counted failure, and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 from emelex_core.clock import Clock
-from emelex_core.db.database import Database
-from emelex_core.errors import Corrupt
-from emelex_core.jobs.kinds import JobKind, JobState
+from emelex_core.db.database import Database, Value
+from emelex_core.jobs.kinds import JobKind
 from emelex_queue import claims
 from emelex_queue.lease import SQL, bounded, count_failure
+from emelex_queue.records import CountedLoss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedDeath:
-    """A job as the death of its worker left it. `retry_at` is None when it became terminal."""
+def count_death(database: Database, *, job_id: str, attempt: int, diagnostic: str, clock: Clock) -> CountedLoss | None:
+    """Count the failure of an attempt whose owner is dead; None when it had ended before, by whoever's hand.
 
-    kind: JobKind
-    session_id: str
-    state: JobState
-    retry_at: int | None
-    diagnostic: str
-
-
-def count_death(database: Database, *, job_id: str, attempt: int, diagnostic: str, clock: Clock) -> CountedDeath | None:
-    """Count the failure of an attempt whose owner is dead, or explain it where it was counted already.
-
-    None when that attempt ended otherwise: it was settled before its worker died. Raises: Storage.
+    Where a claim has counted it first, without knowing why, the diagnostic is put in the place of the general one.
+    Raises: Storage.
     """
     text = bounded(f"attempt {attempt}: {diagnostic}")
     with database.write() as transaction:
         found = transaction.one(SQL["orphan"], {"id": job_id, "failure_count": attempt - 1})
-        if found is not None:
-            count_failure(
-                transaction,
-                job_id=job_id,
-                token=cast(bytes, found[0]),
-                failure_count=attempt,
-                diagnostic=text,
-                permanent=False,
-                now=clock(),
-            )
-        elif not transaction.run(
-            SQL["explain_death"],
-            {"id": job_id, "failure_count": attempt, "error": text, "unexplained": claims.OWNER_DIED},
-        ):
+        if found is None:
+            explained: dict[str, Value] = {
+                "id": job_id,
+                "failure_count": attempt,
+                "error": text,
+                "unexplained": claims.OWNER_DIED,
+            }
+            transaction.run(SQL["explain_death"], explained)
             return None
-        row = transaction.one(SQL["after_death"], {"id": job_id, "failure_count": attempt})
-    if row is None:
-        raise Corrupt(f"job {job_id} vanished while the death of its worker was counted")
-    return CountedDeath(
-        kind=JobKind(cast(str, row[0])),
-        session_id=cast(str, row[1]),
-        state=JobState(cast(str, row[2])),
-        retry_at=cast("int | None", row[3]),
+        token, kind, session_id = found
+        retry_at = count_failure(
+            transaction,
+            job_id=job_id,
+            token=cast(bytes, token),
+            failure_count=attempt,
+            diagnostic=text,
+            permanent=False,
+            now=clock(),
+        )
+    return CountedLoss(
+        id=job_id,
+        kind=JobKind(cast(str, kind)),
+        session_id=cast(str, session_id),
+        attempt=attempt,
+        retry_at=retry_at,
         diagnostic=text,
     )
 

@@ -124,7 +124,8 @@ def raw_claim(raw: apsw.Connection, store: MemoryStore) -> tuple[object, ...]:
     raw.execute(SQL["clamp_leases"], span)
     raw.execute(SQL["clamp_sessions"], span)
     raw.execute(SQL["expired"], {"now": now, "limit": limits.EXPIRED_PER_CLAIM_MAX}).fetchall()
-    values = {"kind": KIND.value, "token": b"x" * 16, "owner": 1, "backoff_max_ms": limits.BACKOFF_MAX_MS, **span}
+    values = {"kind": KIND.value, "session_id": None, "token": b"x" * 16, "owner": 1, **span}
+    values["backoff_max_ms"] = limits.BACKOFF_MAX_MS
     (row,) = raw.execute(SQL["claim"], values).fetchall()
     return tuple(row)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from emelex_core.jobs.kinds import JobKind
-from emelex_workers import metrics
+from emelex_workers.observe import metrics
 from stores import ROOT
 
 RULES = ROOT / "ops" / "prometheus" / "emelex.rules.yml"

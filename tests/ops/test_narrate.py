@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from emelex_workers import narrate
-from emelex_workers.pool_events import PoolEvent, PoolStarted, WorkerEnded, WorkerFault
+from emelex_workers.observe import narrate
+from emelex_workers.pool.events import PoolEvent, PoolStarted, WorkerEnded, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted
 
 NOW = 1_800_000_000_000
@@ -41,7 +41,7 @@ def test_a_person_gets_words() -> None:
     )
     assert text == (
         "2027-01-15T08:00:00.000Z info    pool_started pid=7 workers=1 threads=1 "
-        'reason="2 cores, of which one stays free"'
+        'reason="2 cores, of which one stays free" in_flight=1'
     )
     assert "SECRET" not in narrate.line(FAILED, now=NOW, as_json=False)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emelex_workers.notify import Notifier, Supervision
-from emelex_workers.pool_events import PoolStarted, PoolStopping, WorkerFault
+from emelex_workers.observe.notify import Notifier, Supervision
+from emelex_workers.pool.events import PoolStarted, PoolStopping, WorkerEnded, WorkerFault
 from emelex_workers.progress import JobEnded, JobStarted, JobStep
 from stores import child
 
@@ -114,6 +114,18 @@ def test_a_stuck_job_starves_the_watchdog(manager: Manager) -> None:
     assert manager.told() == [{"WATCHDOG": "1"}]
 
 
+def test_a_dead_workers_jobs_are_not_waited_for(manager: Manager) -> None:
+    """Whoever counts them may be another pool, of which this one hears nothing: they would starve the watchdog."""
+    watch = Seconds()
+    told = _supervised(manager, watch)
+    told.hear(JobStarted(**JOB))  # type: ignore[arg-type]  # of two types
+    told.hear(WorkerEnded(worker="Worker-1", pid=1, why="killed", signal="SIGKILL", jobs=(str(JOB["job"]),)))
+    manager.told()
+    watch.now += 10_000
+    told.tick()
+    assert manager.told() == [{"WATCHDOG": "1"}]
+
+
 def test_without_a_manager_nothing_is_sent() -> None:
     """A terminal is no service manager."""
     notifier = Notifier({})
@@ -139,7 +151,7 @@ def test_a_manager_that_is_gone_fails_nothing(tmp_path: Path) -> None:
 
 def test_the_environment_of_a_real_process_is_taken(manager: Manager) -> None:
     """As a unit sets it."""
-    code = "from emelex_workers.notify import Notifier; assert Notifier().send(READY='1', STATUS='open')"
+    code = "from emelex_workers.observe.notify import Notifier; assert Notifier().send(READY='1', STATUS='open')"
     process = child(code, env={"NOTIFY_SOCKET": manager.address})
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

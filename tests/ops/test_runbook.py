@@ -16,7 +16,7 @@ from program import Program
 from stores import ROOT
 
 RUNBOOK = ROOT / "ops" / "RUNBOOK.md"
-FOREIGN = ("systemctl", "journalctl", "loginctl")
+FOREIGN = ("systemctl", "journalctl", "loginctl", "litestream")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -30,8 +30,8 @@ def _commands() -> list[str]:
 
 
 def test_every_block_is_a_list_of_commands() -> None:
-    """No block hides from the test under another language; each line is one of ours, a stand-in's, or an export."""
-    assert {language for language, _ in BLOCK.findall(RUNBOOK.read_text("utf-8"))} == {"sh"}
+    """Each line is one of ours, a stand-in's, or an export; what is no command is configuration, and tested as such."""
+    assert {language for language, _ in BLOCK.findall(RUNBOOK.read_text("utf-8"))} == {"sh", "toml"}
     assert len(_commands()) > 30
     assert all(line.split()[0] in {"emelex", "export", *FOREIGN} for line in _commands())
 
@@ -75,6 +75,19 @@ def test_every_command_does_what_it_says(
     assert "the model is missing" in done.stdout
     told = (tmp_path / "told").read_text("utf-8").splitlines()
     assert len(told) == sum(line.split()[0] in FOREIGN for line in _commands())
+
+
+def test_its_configuration_is_taken(emelex: Program) -> None:
+    """Every block of TOML is a configuration that the program accepts, word by word."""
+    blocks = [text for language, text in BLOCK.findall(RUNBOOK.read_text("utf-8")) if language == "toml"]
+    assert blocks
+    emelex.home.mkdir(mode=0o700)
+    for text in blocks:
+        (emelex.home / "config.toml").write_text(text, "utf-8")
+        (emelex.home / "config.toml").chmod(0o600)
+        shown = emelex("config", "show")
+        assert shown.code == 0, shown.err
+        assert "in_flight" in shown.out
 
 
 def test_alerts_lead_to_sections_that_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 from emelex_cli import services
 from emelex_core import MemoryStore, Session
+from processes import keep
 from program import PROGRAM, Program
 
 pytestmark = pytest.mark.model
@@ -76,12 +78,14 @@ def supervised(tmp_path: Path, emelex: Program, store: MemoryStore, port: int) -
     ours.write_text(ours.read_text("utf-8").replace("127.0.0.1:9464", f"127.0.0.1:{port} --workers 1"), "utf-8")
     config = folder / "supervisord.conf"
     config.write_text(CONFIG.format(folder=folder), "utf-8")
-    daemon = subprocess.Popen(
-        [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(config)],
-        env=emelex.env(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    daemon = keep(
+        subprocess.Popen(
+            [sys.executable, "-P", "-W", "ignore", "-m", "supervisor.supervisord", "-c", str(config)],
+            env=emelex.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     )
 
     def control(*words: str) -> str:
@@ -106,6 +110,17 @@ def _until(look: Callable[[], bool], *, seconds: float = 60.0) -> None:
     while not look():
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def _nobody_maintains(store: MemoryStore) -> bool:
+    """Whether the lock that a run of maintenance holds is free."""
+    path = store.database.path
+    with path.with_name(path.name + ".maintenance.lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _pid(control: Callable[..., str]) -> int:
@@ -140,13 +155,15 @@ def test_a_service_manager_hears_ready_work_and_stopping(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))
         manager.settimeout(60)
-        process = subprocess.Popen(
-            [*PROGRAM, "memory", "pool", "--workers", "1"],
-            env=emelex.env({"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "4000000"}),
-            cwd=emelex.workspace,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = keep(
+            subprocess.Popen(
+                [*PROGRAM, "memory", "pool", "--workers", "1"],
+                env=emelex.env({"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "4000000"}),
+                cwd=emelex.workspace,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         told = [manager.recv(4_096).decode()]
         assert told[0].startswith("READY=1\n")
@@ -168,12 +185,14 @@ def test_a_stopped_pool_feeds_no_watchdog(tmp_path: Path, emelex: Program, store
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(address))
         manager.settimeout(60)
-        process = subprocess.Popen(
-            [*PROGRAM, "memory", "pool", "--workers", "1"],
-            env=emelex.env({"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "2000000"}),
-            cwd=emelex.workspace,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        process = keep(
+            subprocess.Popen(
+                [*PROGRAM, "memory", "pool", "--workers", "1"],
+                env=emelex.env({"NOTIFY_SOCKET": str(address), "WATCHDOG_USEC": "2000000"}),
+                cwd=emelex.workspace,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         )
         while manager.recv(4_096) != b"WATCHDOG=1":
             continue
@@ -194,16 +213,19 @@ def test_the_pool_maintains_its_store(emelex: Program, store: MemoryStore) -> No
     from emelex_workers.maintain import SCHEDULE_NAME
 
     for options, runs in ((("--no-maintenance",), False), ((), True)):
-        process = subprocess.Popen(
-            [*PROGRAM, "memory", "pool", "--workers", "1", *options],
-            env=emelex.env(),
-            cwd=emelex.workspace,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = keep(
+            subprocess.Popen(
+                [*PROGRAM, "memory", "pool", "--workers", "1", *options],
+                env=emelex.env(),
+                cwd=emelex.workspace,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         if runs:
-            _until(lambda: slots.last(store.database, SCHEDULE_NAME) is not None)
+            # The slot of a run that was broken off is given back: it must have ended.
+            _until(lambda: slots.last(store.database, SCHEDULE_NAME) is not None and _nobody_maintains(store))
         else:
             assert process.stderr is not None
             while "worker=Worker-1" not in process.stderr.readline():

@@ -38,7 +38,7 @@ from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusa
 from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 from emelex_queue.lease import JobLease  # noqa: E402 - below the limits
 from emelex_workers import attempt as attempts  # noqa: E402 - below the limits
-from emelex_workers.pool import PoolOptions, run_pool  # noqa: E402 - below the limits
+from emelex_workers.pool.run import PoolOptions, run_pool  # noqa: E402 - below the limits
 from emelex_workers.progress import JobEnded  # noqa: E402 - below the limits
 from emelex_workers.result import JobResult  # noqa: E402 - below the limits
 from emelex_workers.text.restate import Usage  # noqa: E402 - below the limits

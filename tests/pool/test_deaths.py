@@ -65,6 +65,8 @@ def test_a_killed_parent_leaves_nobody(pool: Pools, store: MemoryStore, workspac
     assert gone(one.pids(), seconds=1.0) == []
     another = pool(1)
     until(lambda: all(job_of(store, session).failure_count == 1 for session in sessions), seconds=1.5)
+    told = another.wait_for(named("JobEnded", lost=True), count=2)
+    assert (told["outcome"], told["attempt"]) == ("retry", 1)
     another.signal(signal.SIGTERM)
 
 

@@ -25,22 +25,23 @@ from emelex_core.home import locate
 from emelex_core.models.resolve import BUILTIN_REFERENCE, resolve_model
 from emelex_queue.huey_storage import JobTableStorage
 from emelex_workers.engines import EngineSource
-from emelex_workers.latch import Latch
 from emelex_workers.overrides import PolicyOverrides
-from emelex_workers.planning_lock import PlanningLock
-from emelex_workers.pool import PoolOptions, run_pool
-from emelex_workers.pool_child import Child, Lines, PoolPlan
-from emelex_workers.pool_events import Channel, Death, JobLost, LostCounted
-from emelex_workers.pool_size import Machine, choose_size, this_machine, weights_bytes
-from emelex_workers.pool_worker import PoolWorker
-from emelex_workers.recycle import MemoryGuard, private_bytes
-from emelex_workers.respawn import Respawn
-from emelex_workers.slate import Phase, Slate
-from emelex_workers.wake import CommitWatch
+from emelex_workers.pool.child import Child, Lines, PoolPlan
+from emelex_workers.pool.events import Channel, Death, JobLost, WorkerFault
+from emelex_workers.pool.latch import Latch
+from emelex_workers.pool.planning_lock import PlanningLock
+from emelex_workers.pool.recycle import MemoryGuard, private_bytes
+from emelex_workers.pool.respawn import Respawn
+from emelex_workers.pool.run import PoolOptions, run_pool
+from emelex_workers.pool.size import Machine, choose_size, this_machine, weights_bytes
+from emelex_workers.pool.slate import Phase, Slate
+from emelex_workers.pool.wake import CommitWatch
+from emelex_workers.pool.worker import PoolWorker
 from pools import Pool, gone, named, publish
 
 GIB = 1024 * limits.MIB
 JOB = "0190c0de-0000-7000-8000-000000000001"
+OTHER_JOB = "0190c0de-0000-7000-8000-000000000002"
 
 
 @pytest.mark.parametrize(
@@ -140,28 +141,33 @@ def test_private_memory_grows_with_what_is_written() -> None:
 
 
 def test_a_slate_is_read_after_its_writer_was_killed() -> None:
-    slate = Slate()
-    assert (slate.phase, slate.work()) == (Phase.STARTING, None)
+    """Each job in a worker's hands, with what was being done for it."""
+    slate = Slate(3)
+    first, _, third = slate.places
+    assert (slate.phase, slate.works()) == (Phase.STARTING, ())
 
     def write() -> None:
-        slate.begin_job(JOB, 2)
+        slate.enter(Phase.WAITING)
+        first.begin_job(JOB, 2)
+        third.begin_job(OTHER_JOB, 1)
         for _ in range(3):
-            slate.begin_call()
+            first.begin_call()
         os.kill(os.getpid(), signal.SIGKILL)
 
     child = multiprocessing.get_context("fork").Process(target=write)
     child.start()
     child.join()
-    work = slate.work()
     assert child.exitcode == -signal.SIGKILL
-    assert work is not None
+    work, other = slate.works()
     assert (work.job, work.attempt, work.doing) == (JOB, 2, "while the model computed (call 3)")
     assert 0 <= work.seconds < 10
-    slate.enter(Phase.BETWEEN)
-    assert (between := slate.work()) is not None
-    assert between.doing == "after model call 3"
-    slate.enter(Phase.WAITING)
-    assert slate.work() is None
+    assert (other.job, other.attempt, other.doing) == (OTHER_JOB, 1, "before its first model call")
+    first.end_call()
+    assert slate.works()[0].doing == "after model call 3"
+    third.end_job()
+    assert [work.job for work in slate.works()] == [JOB]
+    slate.clear()
+    assert (slate.phase, slate.works()) == (Phase.STARTING, ())
     slate.close()
 
 
@@ -183,8 +189,9 @@ def test_a_channel_carries_whole_messages_in_order() -> None:
     lost = JobLost(job=JOB, kind="distillation", session=JOB, attempt=1, reason="ü" * 4_096)
     assert channel.receive_events() == []
     assert channel.send("Worker-1", lost)
-    assert channel.send("Scheduler", LostCounted(jobs=2))
-    assert channel.receive_events() == [("Worker-1", lost), ("Scheduler", LostCounted(jobs=2))]
+    fault = WorkerFault(worker="maintenance", kind="Storage", message="no")
+    assert channel.send("Scheduler", fault)
+    assert channel.receive_events() == [("Worker-1", lost), ("Scheduler", fault)]
     death = Death(job=JOB, attempt=3, seconds=1.5, diagnostic="killed")
     channel.send("parent", death)
     assert channel.receive_deaths() == [death]
@@ -206,7 +213,7 @@ def test_a_parent_that_does_not_read_is_not_waited_for() -> None:
 
 def test_a_child_whose_parent_has_gone_before_it_was_tied_dies() -> None:
     """The moment between the fork and PR_SET_PDEATHSIG: the id before the fork tells."""
-    code = "from emelex_workers.tether import tie; tie(1 << 22); print('alive')"
+    code = "from emelex_workers.pool.tether import tie; tie(1 << 22); print('alive')"
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (-signal.SIGKILL, "")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,32 +13,11 @@ from emelex_core.jobs.reading import get_job
 from emelex_core.jobs.records import Job
 from emelex_queue import claims
 from emelex_queue.lease import JobLease
-from stores import ManualClock
+from places import clock, home, store, workspace
+
+__all__ = ["clock", "home", "store", "workspace"]
 
 KIND = JobKind.DISTILLATION
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
-    with MemoryStore.open(home, create=True, clock=clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -213,16 +213,16 @@ def test_recovering_is_bounded(
     with behind(path) as raw:
         for number in range(limits.EXPIRED_PER_CLAIM_MAX):
             raw.execute(
-                "INSERT INTO jobs SELECT NULL, ?, kind, session_id, state, failure_count, run_at, lease_token, "
+                "INSERT INTO jobs SELECT NULL, ?, kind, ?, state, failure_count, run_at, lease_token, "
                 "lease_until, lease_owner, retry_after, last_error, failed_at, completed_at, published_at, "
                 "through_sequence, source_event_count, source_first_event_id, source_last_event_id, ?, target_tokens "
                 "FROM jobs WHERE row = 1",
-                (f"{number:036}", f"{number:064}"),
+                (f"{number:036}", f"{number:036}", f"{number:064}"),
             )
     clock.turn(limits.LEASE_MS)
-    assert claims.recover_lost(store.database, clock=clock) == limits.EXPIRED_PER_CLAIM_MAX
-    assert claims.recover_lost(store.database, clock=clock) == 1
-    assert claims.recover_lost(store.database, clock=clock) == 0
+    assert len(claims.recover_lost(store.database, clock=clock)) == limits.EXPIRED_PER_CLAIM_MAX
+    assert len(claims.recover_lost(store.database, clock=clock)) == 1
+    assert claims.recover_lost(store.database, clock=clock) == []
     del lease
 
 
@@ -366,11 +366,13 @@ def test_the_job_of_a_killed_worker_is_counted_once_at_the_next_look(home: Path,
             lease.release(distill=True)
         worker = child(WORKER, home)
         job = line(worker)
-        assert claims.recover_lost(store.database, clock=store.clock) == 0
+        assert claims.recover_lost(store.database, clock=store.clock) == []
         kill(worker)
-        assert claims.recover_lost(store.database, clock=store.clock) == 1
-        assert claims.recover_lost(other.database, clock=other.clock) == 0
+        (loss,) = claims.recover_lost(store.database, clock=store.clock)
+        assert (loss.id, loss.attempt, loss.diagnostic, loss.state) == (job, 1, claims.OWNER_DIED, JobState.PENDING)
+        assert claims.recover_lost(other.database, clock=other.clock) == []
         found = reading.get_job(store.database, job)[0]
+        assert found.retry_after == loss.retry_at
         assert (found.state, found.failure_count, found.last_error) == (JobState.PENDING, 1, claims.OWNER_DIED)
 
 
@@ -506,12 +508,14 @@ def test_depths_and_coverage_tell_where_jobs_are(
 def test_one_job_of_a_kind_and_session_runs_at_a_time(store: MemoryStore, workspace: Path) -> None:
     """177: two at once would read the same events as new, and the older could settle over the newer."""
     session = store.start_session(workspace, title="grows")
+    older = None
     for words in ("The port is 5432.", "The port is 5433."):
         with store.claim_session(session.id, workspace) as lease:
             lease.replay()
             lease.append_turn([Event.user(words)])
             lease.release(distill=True)
-    older = claims.claim(store.database, KIND, clock=store.clock)
+        # An untried job is pointed at what was said since; a running one keeps its source.
+        older = older or claims.claim(store.database, KIND, clock=store.clock)
     assert older is not None
     assert claims.claim(store.database, KIND, clock=store.clock) is None
     assert not idle.has_claimable(store.database, KIND, clock=store.clock)

@@ -73,7 +73,7 @@ class Rig:
             if verb is Verb.EXPIRE_LAST and self.look().state is JobState.RUNNING:
                 edit(self.store.database.path, "UPDATE jobs SET failure_count = 2, last_error = 'x'")
             self.clock.turn(limits.LEASE_MS)
-            if claims.recover_lost(self.store.database, clock=self.clock) == 0:
+            if claims.recover_lost(self.store.database, clock=self.clock) == []:
                 raise NotFound("nothing has expired")
         elif verb is Verb.RELEASE:
             if self.lease.settled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +20,19 @@ from emelex_queue import claims
 from emelex_workers import attempt as attempts
 from emelex_workers.attempt import attempt
 from emelex_workers.drain import DrainOptions, drain
-from emelex_workers.heartbeat import Heartbeat
+from emelex_workers.heartbeat import Cause, Heart
 from emelex_workers.progress import JobEnded, JobStep, WorkEvent
 from scripted import ScriptedEngine, ScriptedSource, Writer, says
 from stores import behind
 
 Talk = Callable[[int], Session]
+
+
+FACTS = (
+    "The staging database runs on PostgreSQL 15 behind port 5433, and it is restored from the nightly dump at six.",
+    "The billing service runs on Kubernetes 1.29 in Frankfurt, and it listens on port 8443 behind the gateway.",
+)
+"""Each is long enough to be worded by the model."""
 
 
 def run(
@@ -110,6 +118,31 @@ def test_stopping_releases_uncounted(store: MemoryStore, talk: Talk) -> None:
     assert (job.state, job.failure_count, job.last_error) == (JobState.PENDING, 0, None)
 
 
+def test_what_an_attempt_has_cost_is_told_however_it_ends(store: MemoryStore, workspace: Path) -> None:
+    """A release carries the tokens of the calls that were finished, and the time of the one that was not."""
+    session = store.start_session(workspace, title="several facts")
+    with store.claim_session(session.id, workspace) as lease:
+        lease.append_turn([Event.user("\n".join(FACTS)), Event.assistant("Noted.")])
+        lease.release(distill=True)
+    stop = CancelToken()
+    calls: list[float] = []
+
+    def write(request: Request, cancel: CancelToken) -> Generation:
+        calls.append(time.monotonic())
+        if len(calls) == 1:
+            return says("x")(request, cancel)
+        stop.cancel()
+        assert cancel.wait(10)
+        raise Cancelled("stopped")
+
+    ended = run(store, write, stop=stop)
+    assert (ended.outcome, ended.prompt_tokens, ended.output_tokens) == ("released", 7, 3)
+    assert 0 < ended.engine_seconds <= ended.seconds
+    failed = run(store, raises(EngineFailure("no")))
+    assert (failed.outcome, failed.prompt_tokens) == ("retry", 0)
+    assert failed.engine_seconds <= failed.seconds
+
+
 def test_a_session_that_becomes_live_wins(store: MemoryStore, workspace: Path, talk: Talk) -> None:
     """The seed: interactive execution wins; the claim is released and inference stops then, not at commit."""
     session = talk(2)
@@ -175,7 +208,7 @@ def test_the_heartbeat_renews_while_the_engine_computes(store: MemoryStore, talk
     lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
     assert lease is not None
     until = reading.list_jobs(store.database)[0].lease_until
-    with lease, Heartbeat(store.database, lease, CancelToken(), renew_every_seconds=0.2) as pulse:
+    with Heart(store.database, renew_every_seconds=0.2) as heart, lease, heart.beat(lease, CancelToken()) as pulse:
         deadline = threading.Event()
         while pulse.renewals < 2:
             assert not deadline.wait(0.02)
@@ -184,6 +217,36 @@ def test_the_heartbeat_renews_while_the_engine_computes(store: MemoryStore, talk
     assert until is not None
     assert renewed is not None
     assert renewed > until
+
+
+def test_one_heart_beats_for_several_jobs(store: MemoryStore, workspace: Path, talk: Talk) -> None:
+    """What ends one pulse leaves the others: one Session becomes live, one job is stopped, one goes on."""
+    live, stopped, running = talk(1), talk(1), talk(1)
+    leases = {}
+    for _ in range(3):
+        lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
+        assert lease is not None
+        leases[lease.job.session_id] = lease
+    stop = CancelToken()
+    with (
+        Heart(store.database, look_every_seconds=0.05) as heart,
+        heart.beat(leases[live.id], CancelToken()) as first,
+        heart.beat(leases[stopped.id], stop) as second,
+        heart.beat(leases[running.id], CancelToken()) as third,
+    ):
+        with store.claim_session(live.id, workspace):
+            assert first.cancel.wait(5)
+        stop.cancel()
+        assert second.cancel.wait(5)
+        assert not third.cancel.wait(0.3)
+        assert (first.cause, second.cause, third.cause) == (Cause.SESSION_LIVE, Cause.STOPPED, None)
+        third.__exit__(None, None, None)
+        leases[running.id].release()
+        # Nobody looks at a job whose block was left: it would be found lost.
+        assert not third.cancel.wait(0.3)
+    assert [thread.name for thread in threading.enumerate() if thread.name == "heart"] == []
+    for lease in leases.values():
+        lease.release()
 
 
 def test_the_third_failure_is_terminal_and_retry_resets_it(store: MemoryStore, talk: Talk) -> None:
@@ -312,7 +375,7 @@ def test_a_heartbeat_that_fails_is_heard(store: MemoryStore, talk: Talk, monkeyp
 def test_progress_is_told_while_a_job_runs(store: MemoryStore, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 7: a sign of life for the watchdog, and a bar for a person."""
     talk(2)
-    monkeypatch.setattr("emelex_workers.telling._SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("emelex_workers.metered._SECONDS_BETWEEN", 0.0)
     lease = claims.claim(store.database, JobKind.DISTILLATION, clock=store.clock)
     assert lease is not None
     steps: list[JobStep] = []

@@ -189,7 +189,9 @@ def test_a_killed_worker_does_not_block_other_jobs(home: Path, store: MemoryStor
     third = talk(1)
     started = time.monotonic()
     report, events = work(store)
-    assert [event.session for event in events if isinstance(event, JobEnded)] == [third.id]
+    ends = [(event.job, event.outcome) for event in events if isinstance(event, JobEnded) and event.lost]
+    assert ends == [(held, "retry")]
+    assert [event.session for event in events if isinstance(event, JobStarted)] == [third.id]
     assert time.monotonic() - started < 30
     counted, _ = reading.get_job(store.database, held)
     assert (counted.state, counted.failure_count) == (JobState.PENDING, 1)

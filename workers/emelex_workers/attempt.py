@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from emelex_core import faults, limits
 from emelex_core.db.patience import patiently
@@ -31,12 +33,13 @@ from emelex_core.errors import (
 from emelex_core.jobs.kinds import JobKind
 from emelex_core.store import MemoryStore
 from emelex_queue.lease import JobLease, bounded
+from emelex_queue.records import ClaimedJob
 from emelex_workers.compaction import compact
 from emelex_workers.distillation import distill
-from emelex_workers.heartbeat import Cause, Heartbeat
+from emelex_workers.heartbeat import Cause, Heart
+from emelex_workers.metered import MeteredEngine
 from emelex_workers.progress import JobEnded, JobStep
 from emelex_workers.result import JobResult
-from emelex_workers.telling import TellingEngine
 from emelex_workers.text import restate, secrets
 
 
@@ -48,17 +51,18 @@ def attempt(
     stop: CancelToken,
     chunking: bool,
     tell: Callable[[JobStep], None] | None = None,
+    heart: Heart | None = None,
 ) -> JobEnded:
-    """Run a claimed job to its settlement and say how it ended.
+    """Run a claimed job to its settlement and say how it ended. Without a `heart` it has one of its own.
 
     Raises: StaleJobLease when the lease was lost; Storage when the database failed, with the job released if possible.
     """
-    started = time.monotonic()
-    if tell is not None:
-        engine = TellingEngine(engine, lease.job.id, calls_max=restate.CALLS_MAX, tell=tell)
-    with lease, Heartbeat(store.database, lease, stop) as pulse:
+    job = lease.job
+    metered = MeteredEngine(engine, job.id, calls_max=restate.CALLS_MAX, tell=tell)
+    so_far = _Attempt(job, metered)
+    with _beating(store, heart) as beating, lease, beating.beat(lease, stop) as pulse:
         try:
-            result = _work(store, lease, engine, pulse.cancel, chunking=chunking)
+            result = _work(store, lease, metered, pulse.cancel, chunking=chunking)
             faults.reach("job.inferred")
             patiently(
                 lambda: lease.complete(result.apply, record=result.record),
@@ -67,21 +71,55 @@ def attempt(
             )
         except Cancelled:
             if pulse.cause is Cause.LEASE_LOST:
-                raise pulse.error or StaleJobLease(f"the lease of job {lease.job.id} was lost") from None
-            if pulse.cause is Cause.TAKEN_AWAY:
-                return _ended("released", lease, started)
-            return _released(lease, started)
+                raise pulse.error or StaleJobLease(f"the lease of job {job.id} was lost") from None
+            if pulse.cause is not Cause.TAKEN_AWAY:
+                _release(lease)
+            return so_far.ended("released")
         except SessionBusy:
-            return _released(lease, started)
+            _release(lease)
+            return so_far.ended("released")
         except (JobFailure, Corrupt, Invalid, NotFound) as error:
             hopeless = isinstance(error, PermanentFailure | Corrupt | NotFound)
-            return _failed(lease, started, error, permanent=hopeless)
+            return _failed(lease, so_far, error, permanent=hopeless)
         except EmelexError:
             # The lease gives itself back for a storage failure; for any other one it counts.
             raise
         except Exception as error:  # noqa: BLE001 - a fault in a job's code must not stop the jobs behind it
-            return _failed(lease, started, error, permanent=False)
-    return _ended("completed", lease, started, result=result, knowledge_candidates=result.knowledge_candidates)
+            return _failed(lease, so_far, error, permanent=False)
+    done = so_far.ended("completed", knowledge_candidates=result.knowledge_candidates)
+    return replace(done, form=result.record.get("form"))
+
+
+class _Attempt:
+    """What one attempt has cost so far."""
+
+    def __init__(self, job: ClaimedJob, metered: MeteredEngine) -> None:
+        self._job = job
+        self._metered = metered
+        self._began = time.monotonic()
+
+    def ended(
+        self, outcome: str, *, error: str | None = None, retry_at: int | None = None, knowledge_candidates: int = 0
+    ) -> JobEnded:
+        """How it ended, and what it took in all."""
+        return JobEnded(
+            outcome=outcome,
+            job=self._job.id,
+            kind=self._job.kind.value,
+            session=self._job.session_id,
+            attempt=self._job.attempt,
+            seconds=time.monotonic() - self._began,
+            engine_seconds=self._metered.seconds,
+            prompt_tokens=self._metered.prompt_tokens,
+            output_tokens=self._metered.output_tokens,
+            error=error,
+            retry_at=retry_at,
+            knowledge_candidates=knowledge_candidates,
+        )
+
+
+def _beating(store: MemoryStore, heart: Heart | None) -> AbstractContextManager[Heart]:
+    return Heart(store.database) if heart is None else nullcontext(heart)
 
 
 def _work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: CancelToken, *, chunking: bool) -> JobResult:
@@ -90,43 +128,14 @@ def _work(store: MemoryStore, lease: JobLease, engine: ChatEngine, cancel: Cance
     return distill(store, lease.job, engine, cancel)
 
 
-def _released(lease: JobLease, started: float) -> JobEnded:
+def _release(lease: JobLease) -> None:
     # A lock that is held for a while must not turn a stop into a failure.
     patiently(lease.release, seconds=limits.SETTLE_WAIT_MS / 1000, stopped=lambda: False)
-    return _ended("released", lease, started)
 
 
-def _failed(lease: JobLease, started: float, error: Exception, *, permanent: bool) -> JobEnded:
+def _failed(lease: JobLease, so_far: _Attempt, error: Exception, *, permanent: bool) -> JobEnded:
     """Count the failure; its diagnostic names the cause, bounded and without secrets (behaviours 178 and 187)."""
     message = error.message if isinstance(error, EmelexError) else f"{type(error).__name__}: {error}"
     diagnostic = bounded(secrets.mask(f"attempt {lease.job.attempt}: {message}"))
     retry_at = lease.fail(diagnostic, permanent=permanent)
-    outcome = "failed" if retry_at is None else "retry"
-    return _ended(outcome, lease, started, error=diagnostic, retry_at=retry_at)
-
-
-def _ended(
-    outcome: str,
-    lease: JobLease,
-    started: float,
-    *,
-    result: JobResult | None = None,
-    error: str | None = None,
-    retry_at: int | None = None,
-    knowledge_candidates: int = 0,
-) -> JobEnded:
-    job = lease.job
-    return JobEnded(
-        outcome=outcome,
-        job=job.id,
-        kind=job.kind.value,
-        session=job.session_id,
-        attempt=job.attempt,
-        seconds=time.monotonic() - started,
-        engine_seconds=0.0 if result is None else result.usage.seconds,
-        prompt_tokens=0 if result is None else result.usage.prompt_tokens,
-        output_tokens=0 if result is None else result.usage.output_tokens,
-        error=error,
-        retry_at=retry_at,
-        knowledge_candidates=knowledge_candidates,
-    )
+    return so_far.ended("failed" if retry_at is None else "retry", error=diagnostic, retry_at=retry_at)

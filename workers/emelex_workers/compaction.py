@@ -20,10 +20,11 @@ from emelex_core.sessions.append import Tail
 from emelex_core.sessions.records import StoredEvent
 from emelex_core.store import MemoryStore
 from emelex_queue.records import ClaimedJob
+from emelex_workers.keeping import Keeper, LedgerKeeper
 from emelex_workers.planning import chain_at
-from emelex_workers.result import JobResult, Made, ran, result_digest
+from emelex_workers.result import JobResult, Made, ran, result_digest, tried
 from emelex_workers.summarise import summarise
-from emelex_workers.text.restate import Usage
+from emelex_workers.text.restate import Try, Usage
 
 SESSIONS: Final = load("emelex_core", "sessions")
 
@@ -48,7 +49,14 @@ def compact(
     if through <= session.summary_sequence:
         return _overtaken(job, session.summary_sequence)
     before = Before(summary_sequence=session.summary_sequence, covered_sequence=session.covered_sequence)
-    made = make(store, job, before, engine, cancel, chunking=chunking)
+    keeper = LedgerKeeper(
+        database=store.database, job_id=job.id, chain_at=lambda sequence: chain_at(store, job.session_id, sequence)
+    )
+
+    def run(this: Try, remembering: ChatEngine) -> Made:
+        return make(store, job, before, remembering, cancel, chunking=chunking, this=this, keeper=keeper)
+
+    made = tried(store, job, engine, run)
     provenance = {
         "job_id": job.id,
         "through_sequence": through,
@@ -72,7 +80,15 @@ def _overtaken(job: ClaimedJob, summary_sequence: int) -> JobResult:
 
 
 def make(
-    store: MemoryStore, job: ClaimedJob, before: Before, engine: ChatEngine, cancel: CancelToken, *, chunking: bool
+    store: MemoryStore,
+    job: ClaimedJob,
+    before: Before,
+    engine: ChatEngine,
+    cancel: CancelToken,
+    *,
+    chunking: bool,
+    this: Try,
+    keeper: Keeper | None = None,
 ) -> Made:
     """Make the text of a Summary from a source and the Summary before it, and the record of how. Reads only.
 
@@ -85,8 +101,9 @@ def make(
         engine=engine,
         target_tokens=job.target_tokens,
         cancel=cancel,
-        attempt=job.attempt,
+        this=this,
         chunking=chunking,
+        keeper=keeper,
     )
     record = {
         "kind": job.kind.value,

@@ -5,35 +5,37 @@ The module owns these invariants (behaviours 137, 172, 177, 184–187):
 - Evidence is a user's or an assistant's own words, never tool output, context, reasoning, a Summary or recalled
   Knowledge.
 - Each candidate names its event and quotes it byte for byte; the quote is verified against the event before it counts.
-- A sentence that repeats what a tool or a page said earlier in the Session is that source's word, and stays out.
-- Of two sentences with the same frame the newer one stands; what is active already is not proposed again.
+- A sentence that repeats what a tool or a page said earlier in the Session is that source's word, and quarantined.
+- Of two sentences with the same frame the newer one stands; what is active already is not proposed again, what an
+  entry says otherwise takes over its key, and what a person says is no longer so becomes a tombstone.
 - Keys are made by code, unique and at most 128 a job; nothing with the shape of a secret gets through.
 - Nothing to remember is a success. The same events, engine and settings give the same bytes.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from emelex_core import limits
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.errors import Cancelled
-from emelex_core.events import EVIDENCE_KINDS, EventKind, TextPart
+from emelex_core.events import EventKind
 from emelex_core.sessions.records import StoredEvent
-from emelex_workers.text import cues, durable, keys, lines, restate, secrets
-from emelex_workers.text.cues import Cue
+from emelex_workers.text import keys, restate, secrets
+from emelex_workers.text.active import Active
 from emelex_workers.text.durable import Category, Durable
-from emelex_workers.text.foreign import ForeignWords
-from emelex_workers.text.restate import Restater, Usage
+from emelex_workers.text.gathering import Gathering, place
+from emelex_workers.text.judge import Judge
+from emelex_workers.text.lines import Span
+from emelex_workers.text.restate import FIRST_TRY, Restater, Try, Usage
 
-RULES_VERSION: Final = "distil-1"
+RULES_VERSION: Final = "distil-2"
 CANDIDATES_BEST: Final = 24
 """So many of the best are proposed for one Session; more would be noise to whoever recalls them."""
-POOL_MAX: Final = 512
-"""Sentences held while reading; beyond it the lowest-ranked go, counted."""
+FRAME_WORDS_MIN: Final = 3
+"""Shorter frames are about the same only when they are equal."""
 WORDED_CHARACTERS_MIN: Final = 60
 """Shorter sentences are short enough: their own words are the best evidence."""
 SAME: Final = 0.8
@@ -42,7 +44,11 @@ SAME: Final = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One piece of Knowledge to write, with its evidence: `quote` stands in the event's text byte for byte."""
+    """One change of Knowledge, with its evidence: `quote` stands in the event's text byte for byte.
+
+    `operation` is `upsert`, or `tombstone` for an active entry that is no longer so, which has no content.
+    `quarantined` says that the words are those of a tool or a page, whoever repeated them.
+    """
 
     key: str
     content: str
@@ -52,6 +58,7 @@ class Candidate:
     quote: str
     speaker: EventKind
     operation: str = "upsert"
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,136 +76,122 @@ def distil(
     engine: ChatEngine,
     existing: Mapping[str, str],
     cancel: CancelToken,
-    attempt: int = 1,
+    this: Try = FIRST_TRY,
     candidates_max: int = CANDIDATES_BEST,
     calls_max: int = restate.CALLS_MAX,
 ) -> Distillation:
     """Read a stream of events once and return the candidates, best evidence first in the order of the Session.
 
     `existing` maps the workspace's active keys to their contents: a sentence about the same takes over the key, and one
-    that says the same is left out. `attempt` counts from 1; each attempt differs in a stated way.
+    that says the same is left out. `this` says which attempt it is; after a refusal each differs in a stated way.
 
     Raises: Cancelled; PermanentFailure; OutputRejected when every call of the engine ended wrongly; EngineFailure.
     """
-    reading = _Reading()
+    reading = Gathering(active=Active(existing))
     for event in events:
         if cancel.cancelled:
             raise Cancelled("cancelled while the source was read")
         reading.add(event)
-    restater = Restater(engine, cancel, restate.settings_for(attempt, calls_max=calls_max))
-    chosen = _chosen(reading, existing, min(candidates_max, limits.CANDIDATES_MAX))
+    restater = Restater(engine, cancel, restate.settings_for(this, calls_max=calls_max))
+    judge = Judge(engine, cancel)
+    most = min(candidates_max, limits.CANDIDATES_MAX)
+    chosen = [found for found in _chosen(reading, most) if not this.able.judges or _stands(found, judge)]
+    candidates = _changes(reading, chosen, _worded(chosen, restater), most)
+    restater.close()
+    return Distillation(
+        candidates=candidates,
+        provenance={
+            "rules_version": RULES_VERSION,
+            "attempt": this.attempt,
+            "refusals": this.refusals,
+            "abilities": this.able.stated(),
+            "form": "worded" if restater.accepted else "verbatim",
+            "model": engine.info.reference,
+            "model_snapshot": engine.info.snapshot_id,
+            "events": reading.events,
+            "sentences": reading.sentences,
+            "left_out": dict(sorted(reading.left_out.items())),
+            "candidates": len(candidates),
+            "tombstones": sum(made.operation == "tombstone" for made in candidates),
+            "quarantined": sum(made.quarantined for made in candidates),
+            "wording": restater.provenance(),
+            "judging": judge.provenance() if this.able.judges else None,
+        },
+        usage=restater.usage,
+    )
+
+
+def _changes(
+    reading: Gathering, chosen: list[Durable], wordings: Mapping[Span, str], candidates_max: int
+) -> tuple[Candidate, ...]:
+    """The whole changeset: what was chosen, then what is no longer so, then what waits for review."""
     candidates: dict[str, Candidate] = {}
     for found in chosen:
-        key = _key(found, existing)
-        while key in candidates:
-            key = keys.numbered(key)
-        candidates[key] = _candidate(found, key, restater)
-    restater.close()
-    provenance = {
-        "rules_version": RULES_VERSION,
-        "attempt": attempt,
-        "model": engine.info.reference,
-        "model_snapshot": engine.info.snapshot_id,
-        "events": reading.events,
-        "sentences": reading.sentences,
-        "left_out": dict(sorted(reading.left_out.items())),
-        "candidates": len(candidates),
-        "wording": restater.provenance(),
-    }
-    return Distillation(candidates=tuple(candidates.values()), provenance=provenance, usage=restater.usage)
+        key = _key(found, reading.active)
+        if not reading.is_ended(key, found):
+            _put(candidates, _candidate(found, key, wordings.get(found.span, found.span.safe)))
+    for key, span in list(reading.ended.items())[: candidates_max - len(candidates)]:
+        candidates.setdefault(key, _tombstone(key, span))
+    for found in reading.quarantined[: candidates_max - len(candidates)]:
+        _put(candidates, _candidate(found, _key(found, reading.active), found.span.safe, quarantined=True))
+    return tuple(candidates.values())
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What has been read so far, in bounded memory."""
-
-    pool: list[Durable] = field(default_factory=list[Durable])
-    foreign: ForeignWords = field(default_factory=ForeignWords)
-    left_out: Counter[str] = field(default_factory=Counter[str])
-    grounded: bool = False
-    events: int = 0
-    sentences: int = 0
-
-    def add(self, event: StoredEvent) -> None:
-        """Take in one event as evidence, or as what somebody else said."""
-        self.events += 1
-        self.grounded = self.grounded or event.kind is EventKind.TOOL
-        self.foreign.add(event)
-        if event.kind in EVIDENCE_KINDS:
-            self._evidence(event)
-
-    def _evidence(self, event: StoredEvent) -> None:
-        for span in lines.spans(event):
-            self.sentences += 1
-            if event.kind is EventKind.USER and cues.has(span.safe, Cue.RETRACTION):
-                self._retract(span.sequence)
-                continue
-            found = durable.durable(span, grounded=self.grounded)
-            if found is None:
-                continue
-            if not _is_quotable(found, event):
-                self.left_out["not_quotable"] += 1
-            elif event.kind is EventKind.ASSISTANT and self.foreign.holds(span.safe):
-                self.left_out["said_by_tool"] += 1
-            else:
-                self.pool.append(found)
-        if len(self.pool) > 2 * POOL_MAX:
-            self._shrink()
-
-    def _retract(self, sequence: int) -> None:
-        """Drop the last thing that the user said before taking it back."""
-        said = [found for found in self.pool if found.span.speaker is EventKind.USER]
-        if not said:
-            return
-        last = said[-1]
-        in_message = last.span.sequence == sequence
-        dropped = [last] if in_message else [found for found in said if found.span.sequence == last.span.sequence]
-        self.pool = [found for found in self.pool if not any(found is gone for gone in dropped)]
-        self.left_out["taken_back"] += len(dropped)
-
-    def _shrink(self) -> None:
-        best = sorted(self.pool, key=lambda found: (-found.score, -found.span.sequence, found.span.start))
-        self.left_out["lower_ranked"] += max(len(best) - POOL_MAX, 0)
-        self.pool = sorted(best[:POOL_MAX], key=_place)
-
-
-def _chosen(reading: _Reading, existing: Mapping[str, str], candidates_max: int) -> list[Durable]:
+def _chosen(reading: Gathering, candidates_max: int) -> list[Durable]:
     """Return the best sentences in order: the newest of each frame, without what is active already."""
-    active = {keys.normal_form(content) for content in existing.values()}
-    newest: list[tuple[keys.Frame, Durable]] = []
-    for found in sorted(reading.pool, key=_place, reverse=True):
+    index = keys.FrameIndex(SAME)
+    shapes: set[keys.Frame] = set()
+    newest: list[Durable] = []
+    for found in sorted(reading.pool, key=place, reverse=True):
         shape = keys.identity(found.span.safe)
-        if any(_is_same(shape, known) for known, _ in newest):
+        if shape in shapes or (len(shape) >= FRAME_WORDS_MIN and not index.add(shape)):
             reading.left_out["superseded"] += 1
-        elif keys.normal_form(found.span.safe) in active:
+            continue
+        shapes.add(shape)
+        if reading.active.says(found.span.safe):
             reading.left_out["already_active"] += 1
         else:
-            newest.append((shape, found))
-    ranked = sorted(
-        (found for _, found in newest), key=lambda found: (-found.score, -found.span.sequence, found.span.start)
-    )
+            newest.append(found)
+    ranked = sorted(newest, key=lambda found: (-found.score, -found.span.sequence, found.span.start))
     reading.left_out["lower_ranked"] += max(len(ranked) - candidates_max, 0)
-    return sorted(ranked[:candidates_max], key=_place)
+    return sorted(ranked[:candidates_max], key=place)
 
 
-def _is_same(shape: keys.Frame, known: keys.Frame) -> bool:
-    return shape == known or (len(shape) >= 3 and keys.similarity(shape, known) >= SAME)
+def _stands(found: Durable, judge: Judge) -> bool:
+    """A person's word always does; an assistant's is judged, where the model has shown that it can."""
+    return found.span.speaker is EventKind.USER or judge.keeps(found.span.safe)
 
 
-def _key(found: Durable, existing: Mapping[str, str]) -> str:
-    """Make the key, or take over that of the active entry that is about the same."""
-    made = keys.key_of(found.span.safe, found.category.value)
-    if made in existing:
-        return made
-    words = keys.words_of_key(made)
-    near = [key for key in existing if len(words) >= 2 and keys.similarity(words, keys.words_of_key(key)) >= SAME]
-    return min(near, default=made)
+def _put(candidates: dict[str, Candidate], made: Candidate) -> None:
+    """Add a candidate under its key, or under the next one that is free."""
+    key = made.key
+    while key in candidates:
+        key = keys.numbered(key)
+    candidates[key] = replace(made, key=key)
 
 
-def _candidate(found: Durable, key: str, restater: Restater) -> Candidate:
-    content = found.span.safe
-    if len(content) >= WORDED_CHARACTERS_MIN and found.category is not Category.RULE:
-        content = secrets.mask(restater.word(content).text)
+def _key(found: Durable, active: Active) -> str:
+    return active.key_for(found.span.safe, keys.key_of(found.span.safe, found.category.value))
+
+
+def _worded(chosen: list[Durable], restater: Restater) -> dict[Span, str]:
+    """Ask the model for the longer sentences that are no rules; return those that passed.
+
+    It is asked for one sentence at least, so that a model which does not work is noticed by every job.
+    """
+    asked = [found for found in chosen if _is_wordy(found)]
+    if not asked:
+        for found in sorted(chosen, key=lambda found: -len(found.span.safe))[:1]:
+            restater.word(found.span.safe)
+    wordings = ((found.span, restater.word(found.span.safe)) for found in asked)
+    return {span: secrets.mask(wording.text) for span, wording in wordings if wording.by_model}
+
+
+def _is_wordy(found: Durable) -> bool:
+    return len(found.span.safe) >= WORDED_CHARACTERS_MIN and found.category is not Category.RULE
+
+
+def _candidate(found: Durable, key: str, content: str, *, quarantined: bool = False) -> Candidate:
     return Candidate(
         key=key,
         content=content,
@@ -207,20 +200,18 @@ def _candidate(found: Durable, key: str, restater: Restater) -> Candidate:
         sequence=found.span.sequence,
         quote=found.span.text,
         speaker=found.span.speaker,
+        quarantined=quarantined,
     )
 
 
-def _is_quotable(found: Durable, event: StoredEvent) -> bool:
-    """Whether the quote stands in its event byte for byte, within bounds, and is free of secrets."""
-    part = event.parts[found.span.part]
-    quote = found.span.text.encode()
-    return (
-        isinstance(part, TextPart)
-        and part.text.encode()[found.span.start : found.span.end] == quote
-        and len(quote) <= limits.EVIDENCE_QUOTE_BYTES_MAX
-        and not secrets.find(found.span.text)
+def _tombstone(key: str, span: Span) -> Candidate:
+    return Candidate(
+        key=key,
+        content="",
+        confidence=1.0,
+        event_id=span.event_id,
+        sequence=span.sequence,
+        quote=span.text,
+        speaker=span.speaker,
+        operation="tombstone",
     )
-
-
-def _place(found: Durable) -> tuple[int, int, int]:
-    return found.span.sequence, found.span.part, found.span.start

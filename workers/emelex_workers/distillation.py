@@ -18,16 +18,18 @@ from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge import recall
-from emelex_core.knowledge.records import Evidence, Source, Upsert
+from emelex_core.knowledge.records import Change, Evidence, Source, Tombstone, Upsert
 from emelex_core.sessions import pages
 from emelex_core.store import MemoryStore
 from emelex_queue.records import ClaimedJob
 from emelex_workers.distil import Candidate, distil
 from emelex_workers.planning import chain_at
-from emelex_workers.result import JobResult, Made, ran, result_digest
+from emelex_workers.result import JobResult, Made, ran, result_digest, tried
+from emelex_workers.text.restate import Try
 
 JOBS: Final = load("emelex_core", "jobs")
 _MADE_BY_BYTES_MAX: Final = 64 * limits.KIB
+NO_LONGER_SO: Final = "a person said that it is no longer so"
 EXISTING_KEYS_MAX: Final = 4_096
 """Active entries that a distillation is held against; the newest come first."""
 
@@ -42,9 +44,14 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
         watermark = cast(int, (transaction.one(JOBS["distilled_through"], {"session_id": session.id}) or (0,))[0])
         existing = recall.active(transaction, session.workspace_id, limit=EXISTING_KEYS_MAX)
     through = job.source.through_sequence
-    made, candidates = make(store, job, engine, cancel, after=min(watermark, through), existing=existing)
-    upserts = [_upsert(candidate) for candidate in candidates]
-    knowledge.validate(upserts)
+
+    def run(this: Try, remembering: ChatEngine) -> tuple[Made, tuple[Candidate, ...]]:
+        after = min(watermark, through)
+        return make(store, job, remembering, cancel, after=after, existing=existing, this=this)
+
+    made, candidates = tried(store, job, engine, run)
+    changeset = [_change(candidate) for candidate in candidates]
+    knowledge.validate(changeset)
     source = Source(
         job_id=job.id,
         session_id=session.id,
@@ -55,9 +62,9 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
     )
 
     def apply(transaction: Transaction) -> None:
-        knowledge.apply(transaction, session.workspace_id, upserts, source=source, now=store.clock())
+        knowledge.apply(transaction, session.workspace_id, changeset, source=source, now=store.clock())
 
-    return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=len(upserts))
+    return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=len(changeset))
 
 
 def make(
@@ -68,6 +75,7 @@ def make(
     *,
     after: int,
     existing: Mapping[str, str],
+    this: Try,
 ) -> tuple[Made, tuple[Candidate, ...]]:
     """Make the candidates of the events behind `after`, and the record of how. Reads only. Raises: as `distill`."""
     through = job.source.through_sequence
@@ -82,9 +90,9 @@ def make(
         engine=engine,
         existing=existing,
         cancel=cancel,
-        attempt=job.attempt,
+        this=this,
     )
-    text = as_text(asdict(candidate) for candidate in sorted(distilled.candidates, key=_place))
+    text = as_text(_shown(candidate) for candidate in sorted(distilled.candidates, key=_place))
     record = {
         "kind": job.kind.value,
         "first_sequence": min(after + 1, through),
@@ -103,19 +111,31 @@ def as_text(items: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _shown(candidate: Candidate) -> dict[str, Any]:
+    """A candidate as it is compared; what is said of few is left out of the others."""
+    shown = asdict(candidate)
+    if not candidate.quarantined:
+        del shown["quarantined"]
+    return shown
+
+
 def _place(candidate: Candidate) -> tuple[int, str]:
     return candidate.sequence, candidate.key
 
 
-def _upsert(candidate: Candidate) -> Upsert:
+def _change(candidate: Candidate) -> Change:
+    evidence = Evidence(
+        event_id=candidate.event_id,
+        sequence=candidate.sequence,
+        speaker=candidate.speaker.value,
+        quote=candidate.quote,
+    )
+    if candidate.operation == "tombstone":
+        return Tombstone(key=candidate.key, evidence=evidence, reason=NO_LONGER_SO)
     return Upsert(
         key=candidate.key,
         content=candidate.content,
         confidence=candidate.confidence,
-        evidence=Evidence(
-            event_id=candidate.event_id,
-            sequence=candidate.sequence,
-            speaker=candidate.speaker.value,
-            quote=candidate.quote,
-        ),
+        evidence=evidence,
+        quarantined=candidate.quarantined,
     )

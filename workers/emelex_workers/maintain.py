@@ -197,7 +197,7 @@ def _recover(store: MemoryStore, rows_max: int) -> int:
         counted = claims.recover_lost(store.database, clock=store.clock)
         if not counted:
             break
-        total += counted
+        total += len(counted)
     return total
 
 

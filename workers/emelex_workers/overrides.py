@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from emelex_core.compaction_policy import CompactionPolicy
+    from emelex_core.config import Compaction
     from emelex_workers.engines import EngineSource
 
 
@@ -22,6 +23,17 @@ class PolicyOverrides:
     trigger_percent: int | None = None
     target_percent: int | None = None
     keep_turns: int | None = None
+
+    @classmethod
+    def configured(cls, compaction: Compaction) -> Self:
+        """What a configuration's `[compaction]` states."""
+        return cls(
+            context_tokens=compaction.context_tokens,
+            context_capped=compaction.context_capped,
+            trigger_percent=compaction.trigger_percent,
+            target_percent=compaction.target_percent,
+            keep_turns=compaction.keep_turns,
+        )
 
     def policy(self, engines: EngineSource) -> CompactionPolicy:
         """The policy for one model. Raises: Invalid for percentages or turns out of range."""

@@ -1,12 +1,15 @@
 """Planning compactions: Sessions that grew are measured with the model's own tokenizer (behaviours 114 to 118, 176).
 
 Byte counts never decide that a Session is due. They prove that one is not: a token is at least one byte, so a Session
-with fewer bytes than the trigger has tokens cannot be due and is not read.
+with fewer bytes than the trigger has tokens cannot be due and is not read. Where a server has no tokenizer, counts are
+estimates that lie rather above the truth, and every answer says so: a compaction may come early (ADR 0024). None comes
+without a newer turn to fold, so none comes in a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Final, cast
 
 from emelex_core.compaction_policy import CompactionPlan, CompactionPolicy, TurnSize
@@ -25,6 +28,15 @@ from emelex_workers.progress import Listener, PlanningNote
 
 SESSIONS: Final = load("emelex_core", "sessions")
 JOBS: Final = load("emelex_core", "jobs")
+
+_ESTIMATED: Final = ", by an estimate: the model's server has no tokenizer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCompaction(PublishedJob):
+    """A compaction that was published; `estimated` as in `PlanningNote`."""
+
+    estimated: bool
 
 
 def plan_due(
@@ -67,7 +79,7 @@ def plan_due(
 
 def plan_session(
     store: MemoryStore, session_id: str, engines: EngineSource, overrides: PolicyOverrides
-) -> PublishedJob | PlanningNote:
+) -> PlannedCompaction | PlanningNote:
     """Measure one Session now and publish its compaction, or say why there is none. Raises: NotFound, Corrupt."""
     session = store.get_session(session_id)
     with engines.tokenizer() as tokenizer:
@@ -76,7 +88,7 @@ def plan_session(
 
 def _plan(
     store: MemoryStore, session: Session, policy: CompactionPolicy, tokenizer: Tokenizer, stop: CancelToken
-) -> PublishedJob | PlanningNote:
+) -> PlannedCompaction | PlanningNote:
     carried, turns = _measure(store, session, tokenizer, stop)
     plan = policy.plan(turns, carried_tokens=carried)
     total = carried + sum(turn.tokens for turn in turns)
@@ -85,7 +97,11 @@ def _plan(
     if plan is not None:
         job, reason = _publish(store, session, plan)
     _mark(store, session)
-    return job or PlanningNote(session=session.id, tokens=total, planned=False, reason=reason)
+    estimated = not tokenizer.exact_tokens
+    if job is not None:
+        return PlannedCompaction(**asdict(job), estimated=estimated)
+    said = f"{reason}{_ESTIMATED}" if estimated else reason
+    return PlanningNote(session=session.id, tokens=total, planned=False, reason=said, estimated=estimated)
 
 
 def _mark(store: MemoryStore, session: Session) -> None:
@@ -159,9 +175,8 @@ def _grown(store: MemoryStore, *, trigger_tokens: int, session_id: str | None) -
         return [cast(str, row[0]) for row in transaction.all(SESSIONS["to_plan"], parameters)]
 
 
-def _note(outcome: PublishedJob | PlanningNote, session: Session) -> PlanningNote:
+def _note(outcome: PlannedCompaction | PlanningNote, session: Session) -> PlanningNote:
     if isinstance(outcome, PlanningNote):
         return outcome
-    return PlanningNote(
-        session=session.id, tokens=0, planned=True, reason=f"compaction job {outcome.id} {outcome.state}"
-    )
+    said = f"compaction job {outcome.id} {outcome.state}{_ESTIMATED if outcome.estimated else ''}"
+    return PlanningNote(session=session.id, tokens=0, planned=True, reason=said, estimated=outcome.estimated)

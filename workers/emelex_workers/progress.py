@@ -22,7 +22,9 @@ class JobEnded:
     """A job's attempt ended. `outcome` is completed, retry, failed or released; tokens are the engine's own counts.
 
     `error` is the stored diagnostic of a retry or a failure; `retry_at` is the instant of the next attempt in
-    milliseconds; `knowledge_candidates` counts what a distillation applied.
+    milliseconds; `knowledge_candidates` counts what a distillation applied, `form` says whose words a result is in (ADR
+    0021), None where there is none. `lost` says that the attempt was another's, who died or let its lease run out: what
+    it cost is not known, and stands as zero.
     """
 
     outcome: str
@@ -37,16 +39,22 @@ class JobEnded:
     error: str | None = None
     retry_at: int | None = None
     knowledge_candidates: int = 0
+    form: str | None = None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningNote:
-    """A long Session was measured: `planned` when a compaction job was published, else why not."""
+    """A long Session was measured: `planned` when a compaction job was published, else why not.
+
+    `estimated` says that the model's server has no tokenizer, so that `tokens` are not the model's own (ADR 0024).
+    """
 
     session: str
     tokens: int
     planned: bool
     reason: str
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

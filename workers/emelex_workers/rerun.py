@@ -28,6 +28,7 @@ from emelex_workers import compaction, distillation
 from emelex_workers.compaction import Before
 from emelex_workers.engines import EngineSource
 from emelex_workers.result import Made, result_digest
+from emelex_workers.text.restate import Abilities, Try
 
 EVENTS: Final = load("emelex_core", "events")
 KNOWLEDGE: Final = load("emelex_core", "knowledge")
@@ -105,15 +106,17 @@ def _made(store: MemoryStore, job: Job, record: Mapping[str, Any], engine: ChatE
         published_at=job.published_at,
     )
     _field(job, record, "result_sha256", str)
+    able = Abilities.read(_field(job, record, "abilities", dict))
+    this = Try(attempt=claimed.attempt, refusals=_field(job, record, "refusals", int), able=able)
     if job.kind is JobKind.COMPACTION:
         before = Before(
             summary_sequence=_field(job, record, "prior_summary_sequence", int),
             covered_sequence=_field(job, record, "prior_covered_sequence", int),
         )
         chunking = _field(job, record, "chunking", bool)
-        return compaction.make(store, claimed, before, engine, cancel, chunking=chunking)
+        return compaction.make(store, claimed, before, engine, cancel, chunking=chunking, this=this)
     after = _field(job, record, "after_sequence", int)
-    return distillation.make(store, claimed, engine, cancel, after=after, existing=_known(store, job))[0]
+    return distillation.make(store, claimed, engine, cancel, after=after, existing=_known(store, job), this=this)[0]
 
 
 def _field(job: Job, record: Mapping[str, Any], name: str, kind: type[Any]) -> Any:

@@ -10,7 +10,7 @@ UPDATE sessions SET lease_until = :now + :lease_ms WHERE lease_token IS NOT NULL
 
 -- name: expired
 -- Claims whose lease ran out or whose owner is known dead.
-SELECT id, lease_token, failure_count, NOT owner_alive(lease_owner) FROM jobs
+SELECT id, lease_token, kind, session_id, failure_count, NOT owner_alive(lease_owner) FROM jobs
  WHERE state = 'running' AND (lease_until <= :now OR NOT owner_alive(lease_owner))
  ORDER BY lease_until
  LIMIT :limit;
@@ -24,29 +24,10 @@ UPDATE jobs
        run_at = min(run_at, :now)
  WHERE state = 'pending' AND row = (
        SELECT j.row FROM jobs AS j
-        WHERE j.state = 'pending' AND j.kind = :kind
-          AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
+        WHERE j.state = 'pending' AND j.kind = :kind AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
+          AND (:session_id IS NULL OR j.session_id = :session_id)
           AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
-          AND NOT EXISTS (SELECT 1 FROM jobs AS r
-                           WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
-          AND NOT EXISTS (SELECT 1 FROM sessions AS s
-                           WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
-                             AND owner_alive(s.lease_owner))
-        ORDER BY j.row
-        LIMIT 1)
-RETURNING id, kind, session_id, failure_count, lease_until, through_sequence, source_event_count, source_first_event_id,
-          source_last_event_id, source_sha256, target_tokens, published_at;
-
--- name: claim_of_session
-UPDATE jobs
-   SET state = 'running', lease_token = :token, lease_until = :now + :lease_ms, lease_owner = :owner, retry_after = NULL,
-       run_at = min(run_at, :now)
- WHERE state = 'pending' AND row = (
-       SELECT j.row FROM jobs AS j INDEXED BY jobs_by_session
-        WHERE j.state = 'pending' AND j.kind = :kind AND j.session_id = :session_id
-          AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
-          AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
-          AND NOT EXISTS (SELECT 1 FROM jobs AS r
+          AND NOT EXISTS (SELECT 1 FROM jobs AS r INDEXED BY jobs_running_once
                            WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
           AND NOT EXISTS (SELECT 1 FROM sessions AS s
                            WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
@@ -102,7 +83,7 @@ SELECT 1 FROM jobs AS j
  WHERE j.state = 'pending' AND j.kind = :kind AND (j.run_at <= :now OR j.run_at > :now + :backoff_max_ms)
    AND (:session_id IS NULL OR j.session_id = :session_id)
    AND NOT EXISTS (SELECT 1 FROM queue_pauses AS p WHERE p.kind = :kind)
-   AND NOT EXISTS (SELECT 1 FROM jobs AS r
+   AND NOT EXISTS (SELECT 1 FROM jobs AS r INDEXED BY jobs_running_once
                     WHERE r.session_id = j.session_id AND r.kind = j.kind AND r.state = 'running')
    AND NOT EXISTS (SELECT 1 FROM sessions AS s
                     WHERE s.id = j.session_id AND s.lease_token IS NOT NULL AND s.lease_until > :now
@@ -111,13 +92,10 @@ SELECT 1 FROM jobs AS j
 
 -- name: orphan
 -- The claim of one attempt, if its owner is known dead.
-SELECT lease_token FROM jobs
+SELECT lease_token, kind, session_id FROM jobs
  WHERE id = :id AND state = 'running' AND failure_count = :failure_count AND NOT owner_alive(lease_owner);
 
 -- name: explain_death
 -- Somebody else counted this attempt first, without knowing more than that its owner died.
 UPDATE jobs SET last_error = :error
  WHERE id = :id AND failure_count = :failure_count AND last_error = :unexplained;
-
--- name: after_death
-SELECT kind, session_id, state, retry_after FROM jobs WHERE id = :id AND failure_count = :failure_count;

@@ -103,6 +103,14 @@ class Task:
         return self.status not in _DONE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A call that waits for its result: its tool's name, and its command line as it is shown, None for other tools."""
+
+    name: str
+    command: str | None
+
+
 @dataclass(slots=True)
 class ActionLog:
     """Collects the actions of a Session, event by event in order."""
@@ -114,14 +122,16 @@ class ActionLog:
     errors: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
     plan_sequence: int = 0
     dropped: int = 0
-    _open: OrderedDict[str, ToolCallPart] = field(default_factory=OrderedDict[str, ToolCallPart])
+    open_calls: OrderedDict[str, OpenCall] = field(default_factory=OrderedDict[str, OpenCall])
 
     def add(self, event: StoredEvent) -> None:
         """Take in one event's calls and results."""
         for part in event.parts:
             if isinstance(part, ToolCallPart):
-                self._put(self._open, part.call_id, part)
-                self._call(part, event.sequence)
+                command = command_of(part)
+                shown = None if command is None else command_line(command)
+                self._put(self.open_calls, part.call_id, OpenCall(name=part.name, command=shown))
+                self._call(part, command, shown, event.sequence)
             elif isinstance(part, ToolResultPart):
                 self._result(part, event.sequence)
 
@@ -132,14 +142,12 @@ class ActionLog:
             table.popitem(last=False)
             self.dropped += 1
 
-    def _call(self, call: ToolCallPart, sequence: int) -> None:
+    def _call(self, call: ToolCallPart, command: str | None, line: str | None, sequence: int) -> None:
         if self._plan(call, sequence):
             return
-        command = command_of(call)
         for verb, path in touches_of(call, command):
             self._touch(verb, path, sequence)
-        if command is not None and "*** Begin Patch" not in command:
-            line = command_line(command)
+        if command is not None and line is not None and "*** Begin Patch" not in command:
             known = self.commands.get(line)
             self._put(
                 self.commands,
@@ -165,14 +173,13 @@ class ActionLog:
         self._put(self.files, path, FileTouch(path=path, sequence=sequence, verbs=verbs))
 
     def _result(self, result: ToolResultPart, sequence: int) -> None:
-        call = self._open.pop(result.call_id, None)
+        call = self.open_calls.pop(result.call_id, None)
         failure = failure_of(result)
         if call is None:
             return
         if call.name.lower() == "taskcreate" and (made := _TASK_ID.search(result.text[:200])):
-            self._rename_task(call.call_id, made[1])
-        command = command_of(call)
-        known = self.commands.get(command_line(command)) if command is not None else None
+            self._rename_task(result.call_id, made[1])
+        known = self.commands.get(call.command) if call.command is not None else None
         if known is not None:
             failed = failure is not None
             self.commands[known.text] = replace(

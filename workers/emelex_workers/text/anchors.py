@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from emelex_core.events import EventKind
-from emelex_workers.text import cues
+from emelex_workers.text import cues, durable
 from emelex_workers.text.cues import Cue
 from emelex_workers.text.lines import PROSE, Shape, Span
 from emelex_workers.text.tokens import TokenKind, tokens
@@ -27,6 +27,8 @@ from emelex_workers.text.tokens import TokenKind, tokens
 LINE_CHARACTERS_MIN: Final = 12
 REQUEST_SPANS_MAX: Final = 40
 """A user's message with more sentences is pasted matter: its beginning, its end and its cue lines speak for it."""
+LASTING_SCORE: Final = 70.0
+"""What a person states for good outlives what is asked for now."""
 _REQUEST_HEAD: Final = 8
 _REQUEST_TAIL: Final = 4
 _ERROR_CHARACTERS_MAX: Final = 240
@@ -123,9 +125,11 @@ def _user_kind(line: str) -> AnchorKind:
 
 
 def _user_score(kind: AnchorKind, index: int, line: str) -> float:
-    """Earlier sentences of a message say what is wanted; lead-ins say little."""
+    """Earlier sentences of a message say what is wanted; lead-ins say little, and what lasts says most."""
     if kind is not AnchorKind.ORDER:
         return 80.0
+    if durable.lasts(line):
+        return LASTING_SCORE
     return max(60.0 - 3 * index, 30.0) - (20.0 if line.endswith((":", "：")) else 0.0)
 
 
@@ -150,7 +154,7 @@ def _assistant_anchors(own: tuple[Span, ...], *, is_last_word: bool) -> Iterator
 def _assistant_kind(line: str) -> AnchorKind:
     if cues.has(line, Cue.QUESTION):
         return AnchorKind.QUESTION
-    if cues.has(line, Cue.HYPOTHETICAL):
+    if cues.has(line, Cue.HYPOTHETICAL) or cues.has(line, Cue.QUOTING):
         return AnchorKind.STATEMENT
     if cues.has(line, Cue.CONSTRAINT) and cues.has(line, Cue.NEGATION):
         return AnchorKind.CONSTRAINT

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import cache
 from typing import Final
+
+from emelex_workers.text.expressions import Expression
 
 
 class Cue(Enum):
@@ -78,7 +79,7 @@ class Cue(Enum):
         r"|\b(?:pendiente|falta|todavía no|aún no|queda por|próximos pasos?)\b"
         r"|\b(?:nog niet|nog te doen|openstaand|volgende stap)\b"
         r"|\b(?:ancora da|da fare|in sospeso)\b"
-        r"|\b(?:falta|pendente|ainda não)\b|待办|尚未|未完成|まだ|未対応|осталось"
+        r"|\b(?:falta|pendente|ainda não)\b|待办|尚未|未完成|まだ|未対応|\bосталось"
     )
     OUTCOME = (
         r"\b(?:fixed|added|created|implemented|changed|updated|removed|renamed|moved|merged|built|wrote|refactored"
@@ -98,12 +99,13 @@ class Cue(Enum):
         r"|sorry|i apologi[sz]e|my apologies|done|all done|voilà|super|klar|gerne|natürlich|prima|d['’]accord"
         r"|bien sûr|parfait|claro|perfecto|vale|zeker|prima|goed)\b[\s,.!–—-]*(?:$|(?:let me|i['’]?ll|i will|now|here"
         r"|i can|happy to|i['’]?d)\b)"
-        r"|^(?:now|next|first|then|finally|so|and|also|okay|ok|great|perfect|good|excellent|alright|sure"
-        r"|certainly)?[\s,.!:–—-]*(?:let me|let['’]s (?!go with|stick|keep|ship|drop|switch|not|leave)|i['’]?ll"
-        r"|i will|i['’]?m (?:going to|now)|i need to|i should|i can (?:also|now|help)|we (?:should|need to"
+        r"|^(?:(?:now|next|first|then|finally|so|and|also|okay|ok|great|perfect|good|excellent|alright|sure"
+        r"|certainly)\b)?[\s,.!:–—-]*(?:let me|let['’]s (?!go with|stick|keep|ship|drop|switch|not|leave)|i['’]?ll"
+        r"|i will|i(?:['’]?m| am) (?:going to|now)|i need to|i should|i can (?:also|now|help)|we (?:should|need to"
         r"|can) (?:now |first |also |check|look|see|run|open|try|find|verify|navigate)|looking at|checking|here (?:is"
         r"|are|['’]s)|here['’]s|this (?:is|will)|that['’]s|feel free|would you like|do you want|shall i|anything else"
         r"|if you (?:need|have|want|['’]d)|please (?:let me|review|check|see)|waiting for|i hope)\b"
+        r"|^(?:\w+[,!] )?(?:thank you|thanks)(?: (?:very|so) much)?[.!]*$"
         r"|^(?:thank you (?:for|so)|thanks for|vielen dank|merci (?:beaucoup|pour)|gracias por)\b"
         r"|^(?:ich (?:werde|schaue|prüfe|mache|beginne|sehe mir)|lass mich|jetzt (?:werde|prüfe|schaue)|hier (?:ist"
         r"|sind)|gern(?:e)?\b|je vais|laissez-moi|voici|voy a|déjame|aquí (?:está|tienes)|ik (?:ga|zal|kijk)|laat me"
@@ -165,21 +167,17 @@ stop exit quit hi hello hey hallo  looks lgtm that this works for me now ahead s
 """
 _ACKNOWLEDGEMENTS: Final = frozenset(_AGREEING_WORDS.split())
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-
-
-@cache
-def _compiled(cue: Cue) -> re.Pattern[str]:
-    return re.compile(cue.value, re.IGNORECASE)
+_EXPRESSIONS: Final = {cue: Expression(cue.value) for cue in Cue}
 
 
 def has(line: str, cue: Cue) -> bool:
     """Whether the line shows the cue."""
-    return _compiled(cue).search(line) is not None
+    return _EXPRESSIONS[cue].search(line) is not None
 
 
 def count(line: str, cue: Cue) -> int:
     """How often the line shows the cue."""
-    return sum(1 for _ in _compiled(cue).finditer(line))
+    return _EXPRESSIONS[cue].count(line)
 
 
 def has_many_letters(line: str) -> bool:

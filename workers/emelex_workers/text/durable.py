@@ -112,18 +112,27 @@ def may_state(line: str) -> bool:
     )
 
 
+def lasts(line: str) -> bool:
+    """Whether a person's line states something lasting, rather than asking for something now."""
+    said = Span(
+        event_id="", sequence=0, speaker=EventKind.USER, part=0, start=0, end=0, text=line, safe=line,
+        shape=Shape.SENTENCE, secret=False,
+    )  # fmt: skip
+    return durable(said, grounded=True) is not None
+
+
 def _user_category(span: Span) -> Category | None:
     """A user's task of the moment is none, unless it states a rule for all times."""
     line = span.safe
     lasting = cues.has(line, Cue.CONSTRAINT)
     if cues.has(line, Cue.MOMENT) and not lasting:
         return None
-    if lasting and not phrases.TASK.match(line):
+    if lasting and (not phrases.TASK.match(line) or phrases.FOR_ALL_TIME.search(line)):
         lasts = len(keys.frame(line)) >= RULE_WORDS_MIN or _is_named(line) or cues.has_many_letters(line)
         return Category.RULE if lasts else None
     if phrases.PERSON.search(line):
         return Category.PERSON
-    if phrases.TASK.match(line) and not phrases.COMMAND.search(line):
+    if (phrases.TASK.match(line) and not phrases.COMMAND.search(line)) or phrases.ASKED.search(line):
         return None
     if phrases.PREFERENCE.search(line):
         return Category.PREFERENCE

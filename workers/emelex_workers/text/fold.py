@@ -4,8 +4,10 @@ The module owns these invariants (behaviours 174, 175, 185, 188):
 
 - Each line is the source's own words, or a command, a file, a step of a plan or an error line; it carries its event.
 - A question that the user has answered and a step of an older plan are no longer open.
-- Names of the source's prose that no line holds are listed with their event, most used first.
+- Names of the source's prose, and of the prior Summary, that no line holds are listed with their event, most used
+  first.
 - What is dropped to stay in memory is counted.
+- The leaves follow each other without gap: what is skipped between two, such as a Summary, belongs to the later.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final
 
 from emelex_core.engine.ports import ChatEngine
 from emelex_core.events import EVIDENCE_KINDS, EventKind, ToolCallPart
+from emelex_core.jobs.ledger import Leaf
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.text import cues, lines, outline, secrets, tokens
 from emelex_workers.text.actions import ActionLog
@@ -56,7 +59,7 @@ class Fold:
     """What has been read so far, in bounded memory."""
 
     prior: Outline | None
-    leaves: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+    leaves: list[Leaf] = field(default_factory=list[Leaf])
     tokens: int = 0
     found: list[Line] = field(default_factory=list[Line])
     log: ActionLog = field(default_factory=ActionLog)
@@ -68,15 +71,22 @@ class Fold:
     dropped: int = 0
     last_user_sequence: int = 0
 
+    def __post_init__(self) -> None:
+        """Remember the names of the prior Summary: a line of it that has no room any more leaves its names behind."""
+        if self.prior is not None and not self.names:
+            for line in self.prior.lines:
+                self._remember_names(line.text, line.sequence)
+
     def add(self, window: Window) -> None:
         """Take in one leaf."""
+        first = self.leaves[-1].last_sequence + 1 if self.leaves else window.first_sequence
         self.leaves.append(
-            {
-                "first_sequence": window.first_sequence,
-                "last_sequence": window.last_sequence,
-                "events": len(window.events),
-                "tokens": window.tokens,
-            }
+            Leaf(
+                first_sequence=first,
+                last_sequence=window.last_sequence,
+                events=len(window.events),
+                tokens=window.tokens,
+            )
         )
         self.tokens += window.tokens
         for index, event in enumerate(window.events):
@@ -112,7 +122,8 @@ class Fold:
             if not self._is_foreign(anchor):
                 self.found.append(_line(anchor))
         for span in own:
-            if span.shape in lines.PROSE and not self._repeats_an_order(span.speaker, span.safe):
+            named = span.shape in lines.PROSE and any(map(tokens.is_telling, tokens.tokens(span.safe)))
+            if named and not self._repeats(span.speaker, span.safe):
                 self._remember_names(span.safe, event.sequence)
 
     def _media_lines(self) -> Iterator[Line]:
@@ -128,12 +139,18 @@ class Fold:
 
     def _is_foreign(self, anchor: Anchor) -> bool:
         """Whether an assistant only repeats somebody's rule, decision or order: it would read as this Session's."""
-        if anchor.speaker is EventKind.ASSISTANT and anchor.kind is not AnchorKind.STATEMENT:
-            return self.foreign.holds(anchor.text)
-        return self._repeats_an_order(anchor.speaker, anchor.text)
+        repeats = anchor.speaker is EventKind.ASSISTANT and anchor.kind is not AnchorKind.STATEMENT
+        return self._repeats_an_order(anchor.speaker, anchor.text) or (repeats and self.foreign.holds(anchor.text))
+
+    def _repeats(self, speaker: EventKind, text: str) -> bool:
+        return self._repeats_an_order(speaker, text) or (speaker is EventKind.ASSISTANT and self.foreign.holds(text))
 
     def _repeats_an_order(self, speaker: EventKind, text: str) -> bool:
-        return speaker is EventKind.ASSISTANT and cues.has(text, Cue.INSTRUCTION) and self.foreign.holds(text)
+        if speaker is not EventKind.ASSISTANT:
+            return False
+        if cues.has(text, Cue.QUOTING):
+            return any(cues.has(text, cue) for cue in (Cue.INSTRUCTION, Cue.CONSTRAINT, Cue.DECISION))
+        return cues.has(text, Cue.INSTRUCTION) and self.foreign.holds(text)
 
     def _error(self, event: StoredEvent) -> None:
         """Take in a failure that the Session recorded of itself; it may hold foreign words, so orders stay out."""

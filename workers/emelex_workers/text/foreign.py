@@ -31,7 +31,7 @@ class ForeignWords:
     Texts are only kept until somebody asks: most Sessions state nothing that could repeat them.
     """
 
-    _said: list[keys.Frame] = field(default_factory=list[keys.Frame])
+    _said: keys.ContainmentIndex = field(default_factory=lambda: keys.ContainmentIndex(REPEATS))
     _unread: list[str] = field(default_factory=list[str])
     _unread_characters: int = 0
 
@@ -47,11 +47,23 @@ class ForeignWords:
         if self._unread_characters > UNREAD_CHARACTERS_MAX:
             self._read()
 
+    @classmethod
+    def of(cls, said: list[keys.Frame]) -> ForeignWords:
+        """Take up what was collected before."""
+        words = cls()
+        for shape in said:
+            words._said.add(shape)
+        return words
+
+    def said(self) -> list[keys.Frame]:
+        """What was collected so far, in order."""
+        self._read()
+        return list(self._said.frames)
+
     def holds(self, sentence: str) -> bool:
         """Whether a sentence repeats what was said by others before."""
         self._read()
-        shape = keys.frame(sentence)
-        return any(keys.containment(shape, said) >= REPEATS for said in self._said)
+        return self._said.holds(keys.frame(sentence))
 
     def _read(self) -> None:
         for text in self._unread:
@@ -59,7 +71,7 @@ class ForeignWords:
                 if len(self._said) >= LINES_MAX:
                     break
                 if durable.CHARACTERS_MIN <= len(line) <= durable.CHARACTERS_MAX and _states(line):
-                    self._said.append(keys.frame(line))
+                    self._said.add(keys.frame(line))
         self._unread = []
         self._unread_characters = 0
 

@@ -47,6 +47,7 @@ class Refusal(StrEnum):
     ECHO = "echo"
     REFUSED = "refused"
     LOOP = "loop"
+    NOT_PROSE = "not_prose"
     TOO_LONG = "too_long"
     UNFINISHED = "unfinished"
     INVENTED = "invented"
@@ -59,7 +60,15 @@ class Refusal(StrEnum):
 
 
 PROTOCOL: Final = frozenset({Refusal.TRUNCATED, Refusal.NO_TEXT, Refusal.EMPTY})
-"""Refusals that speak of a broken engine rather than of a weak wording."""
+"""The generation did not end as text."""
+UNUSABLE: Final = PROTOCOL | {
+    Refusal.CONTROL_TEXT,
+    Refusal.ECHO,
+    Refusal.REFUSED,
+    Refusal.LOOP,
+    Refusal.NOT_PROSE,
+}
+"""Refusals that speak of an engine which does not do what it is asked, rather than of a weak wording (ADR 0021)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +89,12 @@ _REFUSING: Final = re.compile(
     r"|lo siento)\b",
     re.I,
 )
+_NOT_PROSE: Final = re.compile(
+    r"[{\[<]|```|(?:http/\S{1,8} )?[1-5]\d\d\b[: ]|(?:internal server |fatal |api |unexpected )?(?:error|exception)\b"
+    r"|traceback \(|\w{1,60}(?:error|exception): |(?:service|model) (?:is )?(?:un|over)|rate limit|bad gateway|null\Z",
+    re.I,
+)
+"""What programs write where a sentence was asked for: JSON, markup, and their own errors."""
 FORCE_WORDS: Final = frozenset(_WORDS_OF_FORCE.split())
 """Words that say how strongly, when and why: leaving one out makes another statement."""
 
@@ -117,6 +132,8 @@ def refusal_of(text: str, line: str, *, instruction: str) -> Refusal | None:
         return Refusal.REFUSED
     if is_loop(text):
         return Refusal.LOOP
+    if _NOT_PROSE.match(text) and not _NOT_PROSE.match(line):
+        return Refusal.NOT_PROSE
     if len(text) > LENGTH_FACTOR_MAX * len(line):
         return Refusal.TOO_LONG
     if not _ENDS.search(text) and _ENDS.search(line):

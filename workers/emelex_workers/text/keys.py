@@ -38,9 +38,9 @@ _VALUED: Final = re.compile(
     r"|date limite|prix|couleur|langue|délai"
     r"|dirección|número|nombre|plazo|precio|color|idioma|fecha|límite|naam|prijs|kleur|taal|datum|indirizzo"
     r"|numero|nome|prezzo|endereço|preço|prazo)"
-    r"(?:\s(?:of|for|von|für|de|du|para|van|voor)\s[\w'’./-]+){0,2})\s(?:is|are|will be|has changed to"
+    r"(?:\s(?:of|for|von|für|del?|du|para|van|voor)(?:\s[\w'’./-]+){1,4}?){0,2})\s(?:is|are|will be|has changed to"
     r"|changed to|was changed to|lautet|ist|est|es|será|ist jetzt|wird"
-    r"|è|é)(?=\s)",
+    r"|sera|sarà|zal|è|é)(?=\s)",
     re.I,
 )
 _CJK: Final = re.compile("[\u2e80-\u9fff\uac00-\ud7af]")
@@ -122,6 +122,34 @@ class FrameIndex:
         for word in prefix:
             self._by_word.setdefault(word, []).append(shape)
         return True
+
+
+class ContainmentIndex:
+    """Frames of which one may hold another's words, asked without comparing with each.
+
+    A frame that holds a share `least` of n words lacks at most n - least · n of them, so it has one of any so many and
+    one; the rarest are looked up.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self.frames: list[Frame] = []
+        self._by_word: dict[str, list[Frame]] = {}
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def add(self, outer: Frame) -> None:
+        """Add a frame."""
+        self.frames.append(outer)
+        for word in outer:
+            self._by_word.setdefault(word, []).append(outer)
+
+    def holds(self, inner: Frame) -> bool:
+        """Whether a frame that was added holds at least the share of these words."""
+        postings = sorted((self._by_word.get(word, []) for word in inner), key=len)
+        asked = postings[: len(inner) - math.ceil(self._least * len(inner)) + 1]
+        return any(containment(inner, outer) >= self._least for posting in asked for outer in posting)
 
 
 def normal_form(text: str) -> str:

@@ -96,12 +96,16 @@ def spans(event: StoredEvent) -> Iterator[Span]:
 
 def plain(text: str) -> str:
     """Return a text as one line without control or bidi characters; control-token text is replaced by a note."""
-    text = _CONTROL_TOKEN.sub("[control token]", text)
-    text = _EMPHASIS.sub(r"\1", text)
-    kept = (
-        character if character.isprintable() or unicodedata.category(character)[0] != "C" else " " for character in text
-    )
-    return _SPACE.sub(" ", "".join(kept)).strip()
+    if "<" in text or "[" in text:
+        text = _CONTROL_TOKEN.sub("[control token]", text)
+    if "**" in text:
+        text = _EMPHASIS.sub(r"\1", text)
+    if not text.isprintable():
+        text = "".join(
+            character if character.isprintable() or unicodedata.category(character)[0] != "C" else " "
+            for character in text
+        )
+    return _SPACE.sub(" ", text).strip()
 
 
 def cut(text: str, characters_max: int) -> str:

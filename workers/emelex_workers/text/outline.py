@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from emelex_workers.text import keys, lines
+from emelex_workers.text import durable, keys, lines
 
 FRAME_WORDS_MIN: Final = 3
 """Shorter frames collide: two lines of one or two common words are not the same statement."""
@@ -86,6 +86,9 @@ _HEADINGS: Final = {section.value: section for section in Section}
 _FOLDED_SCORE: Final = 40.0
 """What a prior Summary kept was chosen already: it ranks with the better lines, and falls with each fold (`_AGE`)."""
 
+_LASTING_SCORE: Final = 60.0
+"""What a person stated for good does not fall behind what is asked for now."""
+
 
 def render(outline: Outline) -> str:
     """Return the Summary's text."""
@@ -124,9 +127,8 @@ def parse(text: str, *, last_sequence: int) -> Outline:
         if row in _HEADINGS:
             section = _HEADINGS[row]
         elif match := _LINE.fullmatch(row):
-            found.append(
-                Line(section=section, sequence=int(match[1]), text=match[2], score=_FOLDED_SCORE, position=len(found))
-            )
+            score = _LASTING_SCORE if section is Section.REQUESTS and durable.lasts(match[2]) else _FOLDED_SCORE
+            found.append(Line(section=section, sequence=int(match[1]), text=match[2], score=score, position=len(found)))
         elif match := _LEFT_OUT.fullmatch(row):
             left_out = int(match[1])
     return Outline(first_sequence=int(head[1]), last_sequence=int(head[2]), lines=tuple(found), left_out=left_out)

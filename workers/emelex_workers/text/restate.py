@@ -5,15 +5,16 @@ The module owns these invariants:
 - Every call of a job has the same instruction in front, so that an engine can reuse the prefix; the line
   comes last, and is data.
 - A wording that fails its check is never used: the line stands in its source's own words.
-- Calls are bounded for a job. A second attempt at a job differs in a stated way (`settings_for`), and the last one
-  makes no call at all, so that a job never hangs on its model.
-- An engine whose every call ends wrongly (truncated, no text, empty) is broken, and the attempt fails by name.
+- Calls are bounded for a job. What an attempt after a refusal changes is stated (`settings_for`, ADR 0021).
+- An engine of whose texts none is even a try (empty, truncated, an echo, a loop, a refusal, JSON, an error message) has
+  failed the attempt, by name. At the last attempt it fails nobody: the rules' own lines stand, and say so.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -22,7 +23,7 @@ from emelex_core import limits
 from emelex_core.engine.ports import CancelToken, ChatEngine, Generation, Message, Request, Role, Sampling
 from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
 from emelex_workers.text import grammar, guard
-from emelex_workers.text.guard import PROTOCOL, Refusal, Verdict
+from emelex_workers.text.guard import UNUSABLE, Refusal, Verdict
 
 PROMPT_VERSION: Final = "restate-2"
 CALLS_MAX: Final = 16
@@ -32,8 +33,21 @@ LAST_ATTEMPT: Final = limits.FAILURES_TERMINAL
 """From this attempt on an engine that gives no usable text fails nobody: the rules' own lines stand, and say so."""
 _SPARE_TOKENS: Final = 16
 """A wording may not be longer than its line, so neither may its call be, but for a little room to end."""
-_BROKEN_CALLS: Final = 3
-"""So many calls in a row that end wrongly show that the engine is broken; asking on would only cost time."""
+_HEARD_CALLS: Final = 1
+"""A model that is certified for no wording is asked for one all the same: a job notices when it does not work."""
+_UNUSABLE_CALLS: Final = 3
+"""So many unusable texts in a row show that the engine does not do it; asking on would only cost time."""
+
+_CAUSES: Final = {
+    Refusal.TRUNCATED: "output truncated at the token limit",
+    Refusal.NO_TEXT: "tool calls instead of text",
+    Refusal.EMPTY: "empty output",
+    Refusal.CONTROL_TEXT: "control tokens as text",
+    Refusal.ECHO: "an echo of the instruction",
+    Refusal.REFUSED: "a refusal to answer",
+    Refusal.LOOP: "a text that repeats itself",
+    Refusal.NOT_PROSE: "JSON, markup or an error message",
+}
 
 INSTRUCTION: Final = (
     "You shorten one line. Write the same facts in fewer words, in the same language. "
@@ -77,18 +91,76 @@ class Usage:
     seconds: float = 0.0
 
 
-def settings_for(attempt: int, *, calls_max: int = CALLS_MAX) -> Settings:
-    """Return the settings of an attempt, counted from 1.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What a model is trusted with. Without a certificate it is asked for free wordings, and keeps what passes.
 
-    First greedy and free, then sampled with a new seed under a grammar that only allows to leave words out, and at the
-    last attempt the same with half the calls, where text that is no use is no failure any more.
+    `words` is the freest form of wording that it has shown, None where it has shown none: then it is only heard.
+    `judges` says that it may leave out candidates for Knowledge.
     """
-    last = attempt >= LAST_ATTEMPT
-    if attempt <= 1:
-        return Settings(sampling=Sampling(), freedom=Freedom.REWORD, calls_max=calls_max, may_fall_back=last)
-    sampling = Sampling(temperature=0.3, seed=attempt)
-    calls = calls_max // 2 if last else calls_max
-    return Settings(sampling=sampling, freedom=Freedom.LEAVE_OUT, calls_max=calls, may_fall_back=last)
+
+    certified: bool
+    words: Freedom | None
+    judges: bool
+
+    def stated(self) -> dict[str, Any]:
+        """As it stands in a record."""
+        return {"certified": self.certified, "words": self.words and self.words.value, "judges": self.judges}
+
+    @classmethod
+    def read(cls, stated: Mapping[str, Any]) -> Abilities:
+        """From a record. Raises: KeyError, ValueError for what is none."""
+        words = stated["words"]
+        return cls(
+            certified=bool(stated["certified"]),
+            words=None if words is None else Freedom(words),
+            judges=bool(stated["judges"]),
+        )
+
+
+UNCERTIFIED: Final = Abilities(certified=False, words=Freedom.REWORD, judges=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """Which attempt at a job this is, counted from 1, and how many earlier ones the gate refused.
+
+    What an attempt changes depends on the refusals alone: one that was killed is repeated, so that what it finished is
+    of use. `attempt` decides whether another one is left, `able` what the model is asked for.
+    """
+
+    attempt: int = 1
+    refusals: int = 0
+    able: Abilities = UNCERTIFIED
+
+    @property
+    def variation(self) -> int:
+        """Which way of working it is, counted from 1."""
+        return self.refusals + 1
+
+    @property
+    def is_last(self) -> bool:
+        """Whether a failure now would be the end."""
+        return self.attempt >= LAST_ATTEMPT
+
+
+FIRST_TRY: Final = Try()
+
+
+def settings_for(this: Try, *, calls_max: int = CALLS_MAX) -> Settings:
+    """Return the settings of an attempt.
+
+    First greedy, as freely as the model may; after a refusal sampled with a new seed, under a grammar that only allows
+    to leave words out, and in smaller windows (`summarise`); after the second the same with another seed and half the
+    calls. At the last attempt text that is no use is no failure.
+    """
+    most = calls_max if this.able.words is not None else min(calls_max, _HEARD_CALLS)
+    if this.variation == 1:
+        freedom = this.able.words or Freedom.LEAVE_OUT
+        return Settings(sampling=Sampling(), freedom=freedom, calls_max=most, may_fall_back=this.is_last)
+    sampling = Sampling(temperature=0.3, seed=this.variation)
+    calls = most if this.variation == 2 else max(most // 2, min(most, 1))
+    return Settings(sampling=sampling, freedom=Freedom.LEAVE_OUT, calls_max=calls, may_fall_back=this.is_last)
 
 
 @dataclass(slots=True)
@@ -101,8 +173,8 @@ class Restater:
     usage: Usage = field(default_factory=Usage)
     refusals: Counter[str] = field(default_factory=Counter[str])
     accepted: int = 0
-    _broken_in_a_row: int = 0
-    _last_protocol: Refusal | None = None
+    _unusable_in_a_row: int = 0
+    _last_unusable: Refusal | None = None
 
     def word(self, line: str) -> Wording:
         """Return the line in the model's words where they pass every check, else in its own.
@@ -114,7 +186,7 @@ class Restater:
         if not self.can_ask or len(line) > LINE_CHARACTERS_MAX or "[control token]" in line:
             return Wording(text=line, by_model=False)
         verdict = self._judged(line, self.settings.freedom)
-        if verdict.refusal in PROTOCOL and self.settings.freedom is Freedom.REWORD and self.can_ask:
+        if verdict.refusal in UNUSABLE and self.settings.freedom is Freedom.REWORD and self.can_ask:
             verdict = self._judged(line, Freedom.LEAVE_OUT)
         if verdict.refusal:
             return Wording(text=line, by_model=False)
@@ -124,21 +196,16 @@ class Restater:
     @property
     def can_ask(self) -> bool:
         """Whether another call is within the job's bound and the engine is not known to be broken."""
-        return self.usage.calls < self.settings.calls_max and self._broken_in_a_row < _BROKEN_CALLS
+        return self.usage.calls < self.settings.calls_max and self._unusable_in_a_row < _UNUSABLE_CALLS
 
     def close(self) -> None:
-        """Raise OutputRejected when calls were made, every one ended wrongly, and another attempt is left."""
+        """Raise OutputRejected when calls were made, none gave usable text, and another attempt is left."""
         if self.settings.may_fall_back:
             return
-        broken = sum(self.refusals[refusal.value] for refusal in PROTOCOL)
-        if self.usage.calls and broken == self.usage.calls and self._last_protocol is not None:
-            causes = {
-                Refusal.TRUNCATED: "output truncated at the token limit",
-                Refusal.NO_TEXT: "tool calls instead of text",
-                Refusal.EMPTY: "empty output",
-            }
+        unusable = sum(self.refusals[refusal.value] for refusal in UNUSABLE)
+        if self.usage.calls and unusable == self.usage.calls and self._last_unusable is not None:
             raise OutputRejected(
-                f"the model gave no usable text in {self.usage.calls} calls: {causes[self._last_protocol]}"
+                f"the model gave no usable text in {self.usage.calls} calls: {_CAUSES[self._last_unusable]}"
             )
 
     def provenance(self) -> dict[str, Any]:
@@ -162,11 +229,11 @@ class Restater:
         return verdict
 
     def _count(self, refusal: Refusal | None) -> None:
-        if refusal in PROTOCOL:
-            self._broken_in_a_row += 1
-            self._last_protocol = refusal
+        if refusal in UNUSABLE:
+            self._unusable_in_a_row += 1
+            self._last_unusable = refusal
         else:
-            self._broken_in_a_row = 0
+            self._unusable_in_a_row = 0
         if refusal is not None:
             self.refusals[refusal.value] += 1
 

@@ -7,7 +7,11 @@ The module owns these invariants:
 - Masking is idempotent, and what it returns holds nothing that `find` would find.
 - Hashes, UUIDs, paths, identifiers and placeholders such as `$TOKEN` or `<your-key>` stand: they are anchors, not
   secrets.
-- Every expression is linear in the text: repetitions are bounded or cannot overlap.
+- Every expression is linear in the text: repetitions are bounded or cannot overlap. A line without a long run of
+  characters and without a telling word is passed over at once.
+
+Why no library: detect-secrets, the best kept one, was made for files. There it misses two thirds of thirty shapes in
+running text; asked about single lines it finds them all and takes nine lines in ten for secrets (docs/quality.md).
 """
 
 from __future__ import annotations
@@ -115,6 +119,14 @@ _ABOUT_PASSWORDS: Final = re.compile(
     r"\b(?:length|limit|policy|expiry|lifetime|timeout|field|max\w*|min\w*|count|hash)\b", re.I
 )
 _RANDOM: Final = re.compile(rf"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{{{ENTROPY_CHARACTERS_MIN},}}={{0,2}}")
+_LONG: Final = re.compile(r"[A-Za-z0-9_+=-]{15}|[A-Za-z0-9+/_-]{24}")
+"""Every shape of a vendor but one, and every random token, has a run of this kind; most lines have none."""
+_KEYWORDS: Final = (
+    *("pass", "pwd", "kennwort", "contraseña", "clave", "wachtwoord", "senha", "密码", "口令", "パスワード"),
+    *("暗証番号", "пароль", "secret", "token", "key", "credential", "schlüssel", "-----begin"),
+    *("authorization", "bearer", "basic", "cookie", "curl", "://", "hooks.slack", "webhooks"),
+)
+"""Every other expression needs one of these."""
 _PLACEHOLDER: Final = re.compile(
     r"\[secret|<|\$|\{|%|\*{3}|x{4,}|\.{3}|your[_-]|my[_-]|example|changeme|placeholder|redacted|process\.env"
     r"|os\.environ"
@@ -165,9 +177,20 @@ def mask_ranges(text: str, found: tuple[Secret, ...], *, offset: int = 0) -> str
 
 
 def _candidates(text: str) -> Iterator[Secret]:
+    folded = text.casefold()
+    if _LONG.search(text) or "eyJ" in text:
+        for match in _VENDORS.finditer(text):
+            yield Secret(start=match.start(), end=match.end(), kind=match.lastgroup or "vendor")
+        for match in _RANDOM.finditer(text):
+            if _is_random(match[0]):
+                yield Secret(start=match.start(), end=match.end(), kind="entropy")
+    if any(map(folded.__contains__, _KEYWORDS)) or "PIN" in text or ("=" in text and ("?" in text or "&" in text)):
+        yield from _named(text)
+
+
+def _named(text: str) -> Iterator[Secret]:
+    """Find what a word or a form beside it makes a secret."""
     yield from _private_keys(text)
-    for match in _VENDORS.finditer(text):
-        yield Secret(start=match.start(), end=match.end(), kind=match.lastgroup or "vendor")
     for kind, pattern in (
         ("webhook", _WEBHOOK),
         ("userinfo", _USERINFO),
@@ -185,9 +208,6 @@ def _candidates(text: str) -> Iterator[Secret]:
     for match in _SPOKEN.finditer(text):
         if _is_spoken(match):
             yield Secret(start=match.start("value"), end=match.end("value"), kind="spoken")
-    for match in _RANDOM.finditer(text):
-        if _is_random(match[0]):
-            yield Secret(start=match.start(), end=match.end(), kind="entropy")
 
 
 def _private_keys(text: str) -> Iterator[Secret]:

@@ -13,7 +13,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
+
+TEXTS_REMEMBERED_MAX: Final = 1_024
+"""A line is asked for its names several times in a row: for its rank, its facts and what it alone mentions."""
 
 
 class TokenKind(StrEnum):
@@ -57,7 +61,7 @@ _UNITS: Final = (
 )
 _PATTERN: Final = re.compile(
     r"(?P<url>(?:https?|ftp|ssh|git|s3|gs|wss?|file|postgres(?:ql)?|redis|mysql|mongodb(?:\+srv)?)://[^\s<>\"'`"
-    r"|\\^{}\]]{1,2000})"
+    r"|\\^{}\[\]]{1,2000})"
     r"|(?P<mail>(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,5})"
     r"|(?P<path>(?<![\w/.~-])(?:~|\.{1,2}|[A-Za-z]:)?[/\\](?:[\w.@+~-]{1,120}[/\\]?){1,40}(?::\d{1,6})?"
     r"|(?<![\w/.-])[\w.@+-]{1,120}(?:/[\w.@+*-]{1,120}){1,40}/?(?::\d{1,6})?"
@@ -86,14 +90,10 @@ _TAIL: Final = ".,;:!?)]}'\"*_"
 _SLASHED_WORD: Final = re.compile(r"[^\W\d_]+(?:/[^\W\d_]+)+")
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Yield the names in a text, in order and without overlap."""
-    for match in _PATTERN.finditer(text):
-        kind = TokenKind(match.lastgroup or "identifier")
-        name = _trimmed(kind, match[0])
-        if len(name) < 1 or (kind is TokenKind.PATH and _is_alternative(name)):
-            continue
-        yield Token(kind=kind, text=name, start=match.start())
+@lru_cache(maxsize=TEXTS_REMEMBERED_MAX)
+def tokens(text: str) -> tuple[Token, ...]:
+    """Return the names in a text, in order and without overlap."""
+    return tuple(_found(text))
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -124,6 +124,15 @@ def holds(text: str, name: str) -> bool:
             return True
         position = text.find(name, position + 1)
     return False
+
+
+def _found(text: str) -> Iterator[Token]:
+    for match in _PATTERN.finditer(text):
+        kind = TokenKind(match.lastgroup or "identifier")
+        name = _trimmed(kind, match[0])
+        if len(name) < 1 or (kind is TokenKind.PATH and _is_alternative(name)):
+            continue
+        yield Token(kind=kind, text=name, start=match.start())
 
 
 def _joins(first: str, before: str) -> bool:

@@ -1,0 +1,1 @@
+"""The long-lived pool: `run` is the door, `consumer` the parent, `worker` and `scheduler` its children."""
