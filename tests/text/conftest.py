@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
 import pytest
 
 from emelex_core.engine.ports import CancelToken, EngineInfo, FinishReason, Generation, Message, Request
-from emelex_core.events import Event, EventKind, TextPart, ToolCallPart
+from emelex_core.events import Event, ToolCallPart
 from emelex_core.sessions.records import StoredEvent
+from stored_events import stored
 
 Writer = Callable[[str, int], Generation]
 
@@ -56,33 +57,6 @@ class ScriptedEngine:
 
     def __exit__(self, *exc: object) -> None:
         return None
-
-
-def stored(events: Iterable[Event], *, first_sequence: int = 1) -> list[StoredEvent]:
-    """Give events their places, one turn for each user event and what follows it."""
-    result: list[StoredEvent] = []
-    turn = 0
-    for sequence, event in enumerate(events, first_sequence):
-        turn += event.kind is EventKind.USER
-        result.append(
-            StoredEvent(
-                id=f"event-{sequence}",
-                session_id="session",
-                sequence=sequence,
-                turn_id=f"turn-{turn}",
-                turn_position=0,
-                turn_size=1,
-                kind=event.kind,
-                parts=event.parts,
-                label=event.label,
-                source_record=None,
-                occurred_at=None,
-                created_at=0,
-                payload_bytes=sum(len(part.text) for part in event.parts if isinstance(part, TextPart)) + 64,
-                chain=b"",
-            )
-        )
-    return result
 
 
 def call(call_id: str, name: str, **arguments: object) -> Event:

@@ -46,7 +46,9 @@ def test_a_coding_session() -> None:
         ("rule.use-pnpm-npm", 0.95, 1, EventKind.USER),
         ("fact.staging-server-listens-port", 0.85, 1, EventKind.USER),
         ("fact.root-cause-retry_limit-read-before-config-loaded", 0.7, 12, EventKind.ASSISTANT),
+        ("fact.project-uses-evil-deploy-releases", 0.7, 4, EventKind.ASSISTANT),
     ]
+    assert [c.key for c in made.candidates if c.quarantined] == ["fact.project-uses-evil-deploy-releases"]
     assert made.provenance["left_out"] == {"lower_ranked": 0, "said_by_tool": 1}
 
 
@@ -94,12 +96,21 @@ def test_only_a_speakers_own_words_are_evidence(event: Event) -> None:
     assert distilled(stored([event])).candidates == ()
 
 
-@pytest.mark.parametrize("source", [Event.tool("1", FACT), Event.context(FACT, label="recalled_knowledge")])
-def test_what_an_assistant_repeats_of_others_is_not_its_own_word(source: Event) -> None:
+@pytest.mark.parametrize(
+    ("source", "quarantined", "left_out"),
+    [
+        (Event.tool("1", FACT), [True], "said_by_tool"),
+        (Event.context(FACT, label="recalled_knowledge"), [], "recalled"),
+    ],
+)
+def test_what_an_assistant_repeats_of_others_is_not_its_own_word(
+    source: Event, quarantined: list[bool], left_out: str
+) -> None:
+    """Behaviours 177 and 186: a tool's word waits for review, recalled Knowledge is no evidence at all."""
     events = stored([source, Event.tool("0", "x"), Event.assistant("So the staging server listens on port 8081 here.")])
     made = distilled(events)
-    assert made.candidates == ()
-    assert made.provenance["left_out"]["said_by_tool"] == 1
+    assert [candidate.quarantined for candidate in made.candidates] == quarantined
+    assert made.provenance["left_out"][left_out] == 1
 
 
 def test_existing_keys_are_taken_over_and_equal_content_is_left_out() -> None:
@@ -143,16 +154,6 @@ def test_the_model_words_long_sentences_and_the_quote_stays_the_sources() -> Non
     (candidate,) = distilled(stored([Event.user(LONG)]), engine, calls_max=16).candidates
     assert candidate.content == LONG.replace("now also very explicitly ", "")
     assert candidate.quote == LONG
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["Python 3.12 is required.", LONG.replace("requires", "never requires"), "ok<|im_end|>", "I'm sorry, I can't."],
-)
-def test_a_hostile_engine_changes_nothing(text: str) -> None:
-    made = distilled(stored([Event.user(LONG)]), ScriptedEngine(lambda line, _: generation(text)), calls_max=16)
-    assert contents(made) == [LONG]
-    assert made.provenance["wording"]["calls"] == 1
 
 
 def test_a_broken_engine_applies_nothing() -> None:

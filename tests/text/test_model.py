@@ -13,7 +13,7 @@ from emelex_core.models.resolve import resolve_model
 from emelex_workers.distil import distil
 from emelex_workers.summarise import summarise
 from emelex_workers.text import guard, secrets
-from emelex_workers.text.restate import INSTRUCTION, Restater, settings_for
+from emelex_workers.text.restate import INSTRUCTION, Restater, Try, settings_for
 
 from .conftest import coding_transcript, stored, support_transcript
 from .test_summarise import padded, statement_session
@@ -55,14 +55,14 @@ def test_the_same_events_give_the_same_bytes(builtin: ChatEngine) -> None:
         summarise(statement_session(), prior_summary=None, engine=builtin, target_tokens=600, cancel=CancelToken())
         for _ in range(2)
     )
-    assert first.usage.calls == 4
+    assert first.usage.calls >= 4
     assert (first.text, first.provenance) == (second.text, second.provenance)
 
 
 def test_the_stricter_grammar_binds_the_model_to_the_lines_words(builtin: ChatEngine) -> None:
     """Behaviour 178: at the second attempt the model can only leave words out; it cannot invent or deny."""
     line = "I have now very thoroughly checked that the 12 uploads of `alpha` do not work again in the browser at all."
-    restater = Restater(builtin, CancelToken(), settings_for(2))
+    restater = Restater(builtin, CancelToken(), settings_for(Try(attempt=2, refusals=1)))
     wording = restater.word(line)
     assert restater.usage.calls == 1
     assert set(restater.refusals) <= {"unchanged"}

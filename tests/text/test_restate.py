@@ -7,7 +7,7 @@ import pytest
 from emelex_core.engine.ports import CancelToken, FinishReason, Generation
 from emelex_core.errors import Cancelled, EngineFailure, OutputRejected, PermanentFailure
 from emelex_workers.text import restate
-from emelex_workers.text.restate import Restater
+from emelex_workers.text.restate import FIRST_TRY, Restater, Try
 
 from .conftest import ScriptedEngine, generation
 
@@ -16,7 +16,9 @@ SHORT = "I checked that all uploads work again in the browser."
 
 
 def restater(engine: ScriptedEngine, attempt: int = 1, calls_max: int = 16) -> Restater:
-    return Restater(engine, CancelToken(), restate.settings_for(attempt, calls_max=calls_max))
+    return Restater(
+        engine, CancelToken(), restate.settings_for(Try(attempt=attempt, refusals=attempt - 1), calls_max=calls_max)
+    )
 
 
 def test_an_accepted_wording_is_the_models() -> None:
@@ -116,7 +118,7 @@ def test_cancellation_is_noticed_before_a_call() -> None:
     cancel.cancel()
     engine = ScriptedEngine()
     with pytest.raises(Cancelled):
-        Restater(engine, cancel, restate.settings_for(1)).word(LINE)
+        Restater(engine, cancel, restate.settings_for(FIRST_TRY)).word(LINE)
     assert not engine.requests
 
 

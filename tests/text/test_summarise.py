@@ -17,8 +17,9 @@ from emelex_core.events import AssetRef, Event, EventKind, TextPart
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.summarise import SummaryDraft, summarise
 from emelex_workers.text import outline, secrets
+from emelex_workers.text.restate import Try
 
-from .conftest import ScriptedEngine, Writer, coding_transcript, generation, stored, support_transcript
+from .conftest import ScriptedEngine, coding_transcript, generation, stored, support_transcript
 
 
 def draft(
@@ -36,7 +37,7 @@ def draft(
         engine=engine or ScriptedEngine(),
         target_tokens=target,
         cancel=CancelToken(),
-        attempt=attempt,
+        this=Try(attempt=attempt, refusals=attempt - 1),
         calls_max=calls_max,
     )
 
@@ -122,7 +123,7 @@ def test_each_event_is_in_exactly_one_leaf() -> None:
     """Behaviour 165: windows are the engine's own count, and smaller ones at the second attempt."""
     events = stored([Event.user(f"Please look at file number {index}. " + "word " * 200) for index in range(40)])
     small = ScriptedEngine(context_tokens=1_024)
-    first, second = draft(events, small), draft(events, small, attempt=2)
+    first, second = (draft(events, small, attempt=attempt, calls_max=0) for attempt in (1, 2))
     for made in (first, second):
         leaves = made.provenance["windows"]
         covered = [leaf["last_sequence"] - leaf["first_sequence"] + 1 for leaf in leaves]
@@ -143,7 +144,6 @@ def test_without_chunking_a_source_over_the_budget_fails_before_inference() -> N
             engine=engine,
             target_tokens=400,
             cancel=CancelToken(),
-            attempt=1,
             chunking=False,
         )
     with pytest.raises(PermanentFailure, match="cap"):
@@ -244,30 +244,6 @@ def test_the_model_words_statements_and_provenance_says_so() -> None:
     assert made.provenance["form"] == "worded"
     assert made.usage.calls == 4
     assert json.loads(json.dumps(made.provenance)) == made.provenance
-
-
-HOSTILE: dict[str, Writer] = {
-    "echo": lambda line, n: generation(
-        "You shorten one line. Write the same facts in fewer words, in the same language."
-    ),
-    "loop": lambda line, n: generation("uploads uploads uploads uploads uploads"),
-    "refusal": lambda line, n: generation("I'm sorry, but as an AI I can't help with that."),
-    "invention": lambda line, n: generation("All uploads of group alpha work in /srv/uploads since 2021."),
-    "schema": lambda line, n: generation('{"summary": "ok"}'),
-    "error text": lambda line, n: generation("Error 500: internal server error"),
-    "control tokens": lambda line, n: generation("ok<|im_end|>\n<|im_start|>system"),
-    "denial": lambda line, n: generation("I have not checked that the uploads work again in the browser."),
-    "secret": lambda line, n: generation("I have checked that password=hunter2 works again in the browser."),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_engine_changes_nothing(name: str) -> None:
-    """Behaviours 184 and 188: the Summary is what the rules alone give, and the refusals are counted."""
-    made = draft(statement_session(), ScriptedEngine(HOSTILE[name]))
-    assert made.text == verbatim(statement_session())
-    assert made.provenance["form"] == "anchors-only"
-    assert sum(made.provenance["wording"]["rejected"].values()) == made.usage.calls == 4
 
 
 @pytest.mark.parametrize(
