@@ -1,119 +1,91 @@
-"""The entrance: options, the command, and one exit code for each way it can end (contract, "Exit codes").
+"""The entrance: signals first, then everything else.
 
 The module owns these invariants:
 
-- Whatever happens, a person sees one clear error and never a traceback; a program sees the documented code.
-- A command line that needs no parser starts without one: `memory status` must not pay for the whole grammar.
-- Descriptors 0 to 2 are open before anything else is, so that no file of ours can take the place of a closed stream.
+- From its first instruction to the last of the process, Ctrl-C and TERM end the program with 130 and 143, without a
+  traceback (contract, "Exit codes"). Commands that hold a claim take both signals themselves meanwhile (`signals.py`).
+- Nothing is raised into an import. Modules would stay half made, and extension modules are not written for it: orjson's
+  initialiser crashes the process when a lookup of its own is interrupted. There the process ends at once; what is
+  durable is made for being killed at any moment.
+- Nothing that the interpreter has not loaded already is imported before the signals are taken: not even `signal`, whose
+  own imports take several milliseconds.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias, cast
 
-from emelex_cli.call import Call, take_globals
-from emelex_cli.output import Output, ReaderGone, abandon_stdout
-from emelex_core.errors import Cancelled, EmelexError, Storage
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
 
-Run: TypeAlias = Callable[[Call], int]
-"""A command whose own options are bound. It returns the exit code."""
+    Handler = Callable[[int, FrameType | None], None]
 
-SHORTCUTS: Final[dict[tuple[str, ...], str]] = {
-    ("memory", "status"): "emelex_cli.status_cmd:status",
-    ("memory", "work"): "emelex_cli.work_cmd:work",
-    ("memory", "failures"): "emelex_cli.jobs_cmd:failures",
-    ("memory", "jobs", "list"): "emelex_cli.jobs_cmd:list_jobs",
-    ("memory", "sessions", "list"): "emelex_cli.sessions_cmd:list_sessions",
-    ("memory", "knowledge", "list"): "emelex_cli.knowledge_cmd:list_knowledge",
-    ("config", "show"): "emelex_cli.config_cmd:show",
-    ("paths",): "emelex_cli.config_cmd:paths",
-    ("doctor",): "emelex_cli.doctor_cmd:doctor",
-    ("--version",): "emelex_cli.config_cmd:version",
-}
-"""Command lines without options of their own, and the functions that the grammar would lead to."""
+_signal = __import__("_signal")
+"""The interpreter's own part of `signal`. It has no type stubs."""
 
-DEBUG_VARIABLE: Final = "EMELEX_DEBUG"
-"""Set to anything, an internal error shows its traceback, for a bug report."""
+_TAKEN = (_signal.SIGINT, _signal.SIGTERM)
+_IMPORTING = ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 
 
-class InternalError(EmelexError):
-    """A fault of Emelex memory itself."""
-
-    kind = "InternalError"
+class Terminated(BaseException):
+    """A TERM came. Whoever cleans up does so as after a Ctrl-C; whoever answers a Ctrl-C and goes on does not."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code."""
-    _hold_standard_descriptors()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    out = Output(json="--json" in words)
+    """Run one command line and return its exit code; the process is expected to end with it."""
+    _on_signal(_end)
+    import atexit
+
+    from emelex_cli import line
+
+    # The interpreter takes its handlers down while it ends; what comes then has come too late to matter.
+    atexit.register(_hold_back)
+    sys.unraisablehook = _unraisable
     try:
-        code = _run(words, out)
-        out.flush()
-    except ReaderGone:
-        abandon_stdout()
-        return 0
+        _on_signal(_interrupt)
+        code = line.run(sys.argv[1:] if arguments is None else arguments)
+        _on_signal(_end)
     except KeyboardInterrupt:
-        return Cancelled.exit_code
-    except EmelexError as error:
-        return _fail(error, out)
-    except Exception as error:
-        if os.environ.get(DEBUG_VARIABLE):
-            raise
-        return _fail(_internal(error), out)
+        _on_signal(_end)
+        return 128 + int(_signal.SIGINT)
+    except Terminated:
+        _on_signal(_end)
+        return 128 + int(_signal.SIGTERM)
     return code
 
 
-def _run(words: list[str], out: Output) -> int:
-    options, rest = take_globals(words)
-    out.json = options.json
-    run = _shortcut(rest)
-    if run is None:
-        from emelex_cli import grammar
-
-        parsed = grammar.parse(rest)
-        if isinstance(parsed, int):
-            return parsed
-        run = parsed
-    return run(Call(options, out))
+def _on_signal(handler: Handler) -> None:
+    for number in _TAKEN:
+        _signal.signal(number, handler)
 
 
-def _shortcut(words: list[str]) -> Run | None:
-    place = SHORTCUTS.get(tuple(words))
-    if place is None:
-        return None
-    module, _, name = place.partition(":")
-    return cast(Run, getattr(importlib.import_module(module), name))
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the process here: there is nothing to clean up yet, or any more."""
+    del frame
+    os._exit(128 + number)
 
 
-def _fail(error: EmelexError, out: Output) -> int:
-    """Tell an error after what was written before it; return its code."""
-    try:
-        out.flush()
-    except (ReaderGone, Storage):
-        abandon_stdout()
-    out.error(error)
-    return error.exit_code
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the command by an exception, unless the main thread is in the middle of an import."""
+    while frame is not None:
+        if frame.f_code.co_filename in _IMPORTING:
+            os._exit(128 + number)
+        frame = frame.f_back
+    raise KeyboardInterrupt if number == _signal.SIGINT else Terminated
 
 
-def _internal(error: Exception) -> InternalError:
-    found = InternalError(
-        f"internal error: {type(error).__name__}: {error}",
-        hint=f"this is a fault of Emelex memory; {DEBUG_VARIABLE}=1 shows where it happened",
-    )
-    found.__cause__ = error
-    return found
+def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """End by the signal when its exception was raised into a destructor, where it would be printed and forgotten."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        os._exit(128 + int(_signal.SIGINT))
+    if isinstance(lost.exc_value, Terminated):
+        os._exit(128 + int(_signal.SIGTERM))
+    sys.__unraisablehook__(lost)
 
 
-def _hold_standard_descriptors() -> None:
-    """Open /dev/null in the place of each closed standard stream."""
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free number is taken, which is this one.
-            os.open(os.devnull, os.O_RDWR)
+def _hold_back() -> None:
+    # Ignored, not blocked: a thread of a native library would take in what this one blocks, and end the process by it.
+    _on_signal(_signal.SIG_IGN)

@@ -9,12 +9,12 @@ The module owns these invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from emelex_cli.output import Output, path_text
 from emelex_core import home as homes
@@ -134,6 +134,10 @@ class Call:
                 hint=f"add --all, or -C {session.workspace_path}",
             ) from error
         return session
+
+
+Run: TypeAlias = Callable[[Call], int]
+"""A command whose own options are bound. It returns the exit code."""
 
 
 def typed(text: str) -> str:

@@ -11,9 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli import grammar_archive, grammar_jobs, grammar_memory, grammar_models, grammar_upkeep
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli import grammar_archive, grammar_chat, grammar_jobs, grammar_memory, grammar_models, grammar_upkeep
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import Sections, group
 from emelex_core.errors import UsageError
 
@@ -29,6 +28,7 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+grammar_chat.add_to(app)
 grammar_jobs.add_to(grammar_memory.app)
 grammar_upkeep.add_to(grammar_memory.app)
 grammar_archive.add_to(grammar_memory.app, grammar_memory.sessions)
@@ -45,7 +45,8 @@ def parse(words: list[str]) -> Run | int:
     Raises: UsageError naming what cannot be understood.
     """
     try:
-        found = typer.main.get_command(app).main(args=words, prog_name="emelex", standalone_mode=False)
+        command = typer.main.get_command(app)
+        found = command.main(args=grammar_chat.prepared(words), prog_name="emelex", standalone_mode=False)
     except typer.TyperException as error:
         raise _usage(error) from None
     return 0 if found is None else found
@@ -79,7 +80,10 @@ def root(
 @app.command("import", epilog=GLOBAL_OPTIONS, rich_help_panel=_MEMORY)
 def import_(
     format: Annotated[  # noqa: A002 - the contract's own word
-        str, typer.Argument(metavar="FORMAT", help="auto, claude-code or codex")
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="auto, claude-code, codex, gemini, openai-chat, chatgpt, openai-agents or langgraph"
+        ),
     ],
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="transcript files, or folders that hold some")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import UPKEEP, Everywhere, NewFile, SessionId
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import QUEUE, Everywhere, InSession, JobId, Kind, Model, SessionId, group
 from emelex_core import limits
 

@@ -7,17 +7,16 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli import grammar_knowledge
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import STORED, Cursor, Everywhere, NewFile, SessionId, group
 from emelex_core import limits
 
 app: Final = group("What is stored, and the work on it.")
-sessions: Final = group("List, read, export, rebind and delete Sessions.")
-knowledge: Final = group("Read what was learned in a workspace.")
+sessions: Final = group("List, find, read, export, rebind, redact and delete Sessions.")
 assets: Final = group("List, copy out and verify media: each stored once, under its SHA-256.")
 app.add_typer(sessions, name="sessions", rich_help_panel=STORED)
-app.add_typer(knowledge, name="knowledge", rich_help_panel=STORED)
+app.add_typer(grammar_knowledge.app, name="knowledge", rich_help_panel=STORED)
 app.add_typer(assets, name="assets", rich_help_panel=STORED)
 
 
@@ -63,36 +62,52 @@ def sessions_export(session: SessionId, output: NewFile = None, everywhere: Ever
     return partial(archive_cmd.export_session, session=session, output=output, everywhere=everywhere)
 
 
+@sessions.command("recover", epilog=GLOBAL_OPTIONS)
+def sessions_recover(
+    session: SessionId,
+    everywhere: Everywhere = False,
+    accept_unknown_effects: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unknown-effects",
+            help="You have looked at what the calls that had started may have done; they are never run again.",
+        ),
+    ] = False,
+) -> Run:
+    """Close a turn that was interrupted, so that the Session can go on. No tool is run.
+
+    Results that were known stay as they were; calls that had not started are marked as not executed. Exits with 5 when
+    calls had started whose effect nobody knows, until --accept-unknown-effects says that somebody has looked.
+    """
+    from emelex_cli import recover_cmd
+
+    return partial(
+        recover_cmd.recover, session=session, everywhere=everywhere, accept_unknown_effects=accept_unknown_effects
+    )
+
+
 @sessions.command("delete", epilog=GLOBAL_OPTIONS)
-def sessions_delete(session: SessionId, everywhere: Everywhere = False) -> Run:
+def sessions_delete(
+    session: SessionId,
+    everywhere: Everywhere = False,
+    derived: Annotated[
+        bool,
+        typer.Option("--derived", help="Also what was distilled from it; overwrite what is freed and print a receipt."),
+    ] = False,
+) -> Run:
     """Delete a Session with its events, its jobs and the media that only it holds. It cannot be brought back.
 
-    Knowledge that was distilled from it stays, with the words that it rests on. Exits with 4 while somebody uses the
-    Session.
+    Without --derived the Knowledge that was distilled from it stays, with the words that it rests on. Exits with 4
+    while somebody uses the Session.
     """
-    from emelex_cli import sessions_cmd
+    from emelex_cli import erasure_cmd, sessions_cmd
 
+    if derived:
+        return partial(erasure_cmd.erase, session=session, everywhere=everywhere)
     return partial(sessions_cmd.delete, session=session, everywhere=everywhere)
 
 
-@knowledge.command("list", epilog=GLOBAL_OPTIONS)
-def knowledge_list(
-    everywhere: Everywhere = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=limits.PAGE_KNOWLEDGE_MAX, help="At most so many.")] = 50,
-    cursor: Cursor = None,
-) -> Run:
-    """List the Knowledge of this workspace, the most recently changed first."""
-    from emelex_cli import knowledge_cmd
-
-    return partial(knowledge_cmd.list_knowledge, everywhere=everywhere, limit=limit, cursor=cursor)
-
-
-@knowledge.command("show", epilog=GLOBAL_OPTIONS)
-def knowledge_show(key: Annotated[str, typer.Argument(metavar="KEY", help="the exact key")]) -> Run:
-    """Print one entry: content, confidence, version, and the quoted words that it rests on."""
-    from emelex_cli import knowledge_cmd
-
-    return partial(knowledge_cmd.show, key=key)
+grammar_knowledge.add_to(sessions)
 
 
 @assets.command("list", epilog=GLOBAL_OPTIONS)

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import group
 
 app: Final = group("Install, verify and remove models; each is pinned to its exact bytes.")
@@ -53,11 +52,14 @@ def default(
 @app.command("verify", epilog=GLOBAL_OPTIONS)
 def verify(
     reference: Annotated[str | None, typer.Argument(metavar="[REF]", help=f"{_REFERENCE}; all without one")] = None,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Also run the trials that say what jobs may ask of it, in a minute or so.")
+    ] = False,
 ) -> Run:
     """Hash every byte of a model, or of all. Exits with 1 when one is not what was installed."""
     from emelex_cli import models_cmd
 
-    return partial(models_cmd.verify, reference=reference)
+    return partial(models_cmd.verify, reference=reference, certify=certify)
 
 
 @app.command("remove", epilog=GLOBAL_OPTIONS)

@@ -7,8 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from emelex_cli.app import Run
-from emelex_cli.call import GLOBAL_OPTIONS
+from emelex_cli.call import GLOBAL_OPTIONS, Run
 from emelex_cli.grammar_words import QUEUE, UPKEEP, Model, group
 from emelex_core import limits
 
@@ -80,6 +79,10 @@ def pool(
         int | None, typer.Option("--workers", min=1, metavar="N", help="By default what the machine carries.")
     ] = None,
     model: Model = None,
+    in_flight: Annotated[
+        int | None,
+        typer.Option("--in-flight", min=1, metavar="N", help="Jobs a worker has waiting at once, for an endpoint:."),
+    ] = None,
     grace: Annotated[
         str, typer.Option("--grace", metavar="D", help="How long running jobs may go on after TERM or Ctrl-C.")
     ] = "30s",
@@ -97,7 +100,13 @@ def pool(
     from emelex_cli import pool_cmd
 
     return partial(
-        pool_cmd.pool, workers=workers, model=model, grace=grace, metrics=metrics, no_maintenance=no_maintenance
+        pool_cmd.pool,
+        workers=workers,
+        model=model,
+        in_flight=in_flight,
+        grace=grace,
+        metrics=metrics,
+        no_maintenance=no_maintenance,
     )
 
 

@@ -9,6 +9,7 @@ The module owns these invariants:
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from emelex_cli.call import Call, has_database
-from emelex_cli.output import ReaderGone, one_line, path_text
+from emelex_cli.output import ReaderGone, counted, one_line, path_text
 from emelex_cli.shapes import short
 from emelex_core.errors import Cancelled, EmelexError, Storage, UsageError
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from emelex_core.store import MemoryStore
 
 NAMES_SHOWN: Final = 8
-PLANNED: Final = ("gemini", "openai-chat", "chatgpt", "openai-agents", "langgraph")
-"""Formats of the contract that this release does not read."""
+WORKSPACES_SHOWN: Final = 3
 
 
 def import_(
@@ -72,7 +72,7 @@ def import_(
             call.out.note("stopped; what was stored stays, and importing again goes on from there")
             return stop.exit_code
     told.raise_unwritten()
-    _tell(call, totals, dry_run=dry_run)
+    _tell(call, totals, told.workspaces, dry_run=dry_run)
     if not told.problems:
         return 0
     return told.problems[0].exit_code if not totals.sessions else EmelexError.exit_code
@@ -86,11 +86,9 @@ def require_format(format: str) -> None:  # noqa: A002 - the contract's own word
     known = (AUTO, *FORMATS)
     if format in known:
         return
-    if format in PLANNED:
-        raise UsageError(f"the format {format} is not in this release", hint=f"this release reads {', '.join(known)}")
     close = difflib.get_close_matches(format, known, n=1)
     meant = f"did you mean {close[0]}? " if close else ""
-    raise UsageError(f"unknown format {format[:80]!r}", hint=f"{meant}This release reads {', '.join(known)}")
+    raise UsageError(f"unknown format {format[:80]!r}", hint=f"{meant}known are {', '.join(known)}")
 
 
 class _Told:
@@ -98,6 +96,7 @@ class _Told:
 
     def __init__(self, call: Call, shown: Bar, stop: CancelToken) -> None:
         self.problems: list[EmelexError] = []
+        self.workspaces: dict[str, set[str]] = {}
         self._call = call
         self._shown = shown
         self._stop = stop
@@ -105,6 +104,7 @@ class _Told:
 
     def session(self, found: ImportedSession) -> None:
         """Tell one Session."""
+        self.workspaces.setdefault(found.workspace, set()).add(found.id)
         if self._unwritten is not None:
             return
         self._shown.pause()
@@ -154,24 +154,40 @@ def _record(found: ImportedSession) -> dict[str, object]:
 
 
 def _sentence(found: ImportedSession) -> str:
-    what = "already here" if found.already else f"{found.turns} turns, {found.events} events"
+    what = "already here" if found.already else f"{counted(found.turns, 'turn')}, {counted(found.events, 'event')}"
     odd = f"; odd: {_counts(found.defects)}" if found.defects else ""
     return f"{found.id[:8] or 'dry run '}  {one_line(found.source)}  {what}  {short(found.title, 80)}{odd}"
 
 
-def _tell(call: Call, totals: ImportTotals, *, dry_run: bool) -> None:
+def _tell(call: Call, totals: ImportTotals, workspaces: Mapping[str, set[str]], *, dry_run: bool) -> None:
     if call.out.json:
         call.out.record({"type": "import_complete", "dry_run": dry_run, **asdict(totals)}, now=True)
         return
     would = "would import: " if dry_run else ""
     call.out.line(
-        f"{would}{totals.files} files, {totals.sessions} Sessions ({totals.new_sessions} new, {totals.already} already "
-        f"here), {totals.turns} turns, {totals.events} events, {totals.assets} assets; {totals.failed_files} failed"
+        f"{would}{counted(totals.files, 'file')}, {counted(totals.sessions, 'Session')} ({totals.new_sessions} new, "
+        f"{totals.already} already here), {counted(totals.turns, 'turn')}, {counted(totals.events, 'event')}, "
+        f"{counted(totals.assets, 'asset')}; {totals.failed_files} failed"
     )
+    if not dry_run:
+        _tell_places(call, workspaces)
     if totals.skipped:
         call.out.line(f"skipped, as known noise: {_counts(totals.skipped)}")
     if totals.defects:
         call.out.line(f"odd: {_counts(totals.defects)}")
+
+
+def _tell_places(call: Call, workspaces: Mapping[str, set[str]]) -> None:
+    """Say to which directories the Sessions belong, and how to list them: that need not be the current one."""
+    ranked = sorted(workspaces.items(), key=lambda item: (-len(item[1]), item[0]))
+    for path, found in ranked[:WORKSPACES_SHOWN]:
+        shown = one_line(path_text(path))
+        listing = f"emelex memory sessions list -C {shlex.quote(shown)}"
+        call.out.line(f"{counted(len(found), 'Session')} of {shown}; list with: {listing}")
+    rest = len(workspaces) - WORKSPACES_SHOWN
+    if rest > 0:
+        what = "1 other directory" if rest == 1 else f"{rest} other directories"
+        call.out.line(f"and of {what}; list all with: emelex memory sessions list --all")
 
 
 def _counts(found: Mapping[str, int]) -> str:

@@ -82,8 +82,11 @@ def default(call: Call, *, reference: str | None = None) -> int:
     return 0
 
 
-def verify(call: Call, *, reference: str | None = None) -> int:
-    """Hash every byte of a model, or of all; print each and return 1 when one is not as it must be."""
+def verify(call: Call, *, reference: str | None = None, certify: bool = False) -> int:
+    """Hash every byte of a model, or of all; print each and return 1 when one is not as it must be.
+
+    With `certify` each sound one is put through the trials, too.
+    """
     from emelex_cli.progress import bar
 
     manager = _manager(call)
@@ -111,6 +114,10 @@ def verify(call: Call, *, reference: str | None = None) -> int:
                     "error": None,
                 },
             )
+            if certify:
+                from emelex_cli import certify_cmd
+
+                certify_cmd.certify(call, done.model.reference)
     return 1 if failed else 0
 
 

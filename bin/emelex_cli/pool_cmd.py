@@ -18,7 +18,7 @@ from emelex_cli.output import say
 from emelex_core.clock import system_clock
 
 if TYPE_CHECKING:
-    from emelex_workers.pool_events import PoolEvent
+    from emelex_workers.pool.events import PoolEvent
 
 GRACE: Final = "30s"
 
@@ -28,21 +28,23 @@ def pool(
     *,
     workers: int | None = None,
     model: str | None = None,
+    in_flight: int | None = None,
     grace: str = GRACE,
     metrics: str | None = None,
     no_maintenance: bool = False,
 ) -> int:
     """Run a pool until it is told to stop; return the exit code of what ended it."""
-    from emelex_workers import narrate
     from emelex_workers.maintain import SCHEDULE
-    from emelex_workers.metrics_export import Exporter
-    from emelex_workers.notify import Notifier, Supervision
-    from emelex_workers.pool import PoolOptions, run_pool
+    from emelex_workers.observe import narrate
+    from emelex_workers.observe.export import Exporter
+    from emelex_workers.observe.notify import Notifier, Supervision
+    from emelex_workers.pool.run import PoolOptions, run_pool
     from emelex_workers.progress import JobStep
 
     options = PoolOptions(
         workers=workers,
         model=model,
+        in_flight=in_flight,
         grace_seconds=durations.seconds(grace, option="--grace"),
         maintenance=None if no_maintenance else SCHEDULE,
     )

@@ -17,21 +17,26 @@ if TYPE_CHECKING:
 
 def compact(call: Call, *, session: str, model: str | None = None, everywhere: bool = False) -> int:
     """Measure a Session with the model's tokenizer and publish its compaction, or say why there is none."""
-    from emelex_cli.work_cmd import policy
-    from emelex_core.publish import PublishedJob
     from emelex_workers.engines import configured_engines
-    from emelex_workers.planning import plan_session
+    from emelex_workers.overrides import PolicyOverrides
+    from emelex_workers.planning import PlannedCompaction, plan_session
 
     config = call.config
     with call.writing() as store:
         found = call.session(store, session, everywhere=everywhere)
         engines = configured_engines(config, call.home, model=model, threads=None)
-        outcome = plan_session(store, found.id, engines, policy(config))
-    if isinstance(outcome, PublishedJob):
-        _published(call, outcome)
+        outcome = plan_session(store, found.id, engines, PolicyOverrides.configured(config.compaction))
+    if isinstance(outcome, PlannedCompaction):
+        _published(call, outcome, estimated=outcome.estimated)
     elif call.out.json:
         call.out.record(
-            {"type": "nothing_to_compact", "session": found.id, "tokens": outcome.tokens, "reason": outcome.reason}
+            {
+                "type": "nothing_to_compact",
+                "session": found.id,
+                "tokens": outcome.tokens,
+                "reason": outcome.reason,
+                "estimated": outcome.estimated,
+            }
         )
     else:
         call.out.line(f"no compaction: {one_line(outcome.reason)} ({outcome.tokens} tokens)")
@@ -98,11 +103,13 @@ def _kinds(kind: str | None) -> tuple[JobKind, ...]:
     return tuple(JobKind) if chosen is None else (chosen,)
 
 
-def _published(call: Call, job: PublishedJob) -> None:
+def _published(call: Call, job: PublishedJob, *, estimated: bool | None = None) -> None:
     if call.out.json:
-        call.out.record(shapes.published(job))
+        call.out.record(shapes.published(job, estimated=estimated))
         return
     state = "queued" if job.created else f"was queued before and is {job.state}"
     call.out.line(f"{job.kind} {job.id} {state}")
+    if estimated:
+        call.out.note("by an estimate: the model's server has no tokenizer")
     if job.state == "pending":
         call.out.note("`emelex memory work` runs it")

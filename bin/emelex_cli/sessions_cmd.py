@@ -12,8 +12,10 @@ from emelex_cli.cursors import cursor as write_cursor
 from emelex_cli.cursors import session_cursor
 from emelex_cli.output import counted
 from emelex_core import ids
+from emelex_core.errors import Corrupt
 
 if TYPE_CHECKING:
+    from emelex_core.journal.records import JournalledTurn
     from emelex_core.sessions.records import Session, StoredEvent
     from emelex_core.store import MemoryStore
 
@@ -50,14 +52,20 @@ def show(call: Call, *, session: str, everywhere: bool = False, raw: bool = Fals
         found = call.session(store, session, everywhere=everywhere)
         summary = None if raw else _summary(store, found)
         events = _events(store, found, raw=raw)
+        unfinished = _unfinished(call, store, found)
         if call.out.json:
-            _document(call, found, summary, events)
+            _document(call, found, summary, events, unfinished)
             return 0
         transcript.heading(call.out, found)
+        for record in store.redactions(found.id):
+            told = f"{counted(record.places, 'place')} in {counted(record.events, 'event')}"
+            call.out.line(f"redacted {shapes.moment(record.redacted_at)}: {told}")
         if summary is not None:
             transcript.event(call.out, summary, in_full=True)
         for event in events:
             transcript.event(call.out, event, in_full=raw)
+        if unfinished is not None:
+            transcript.unfinished(call.out, found, unfinished)
     return 0
 
 
@@ -65,16 +73,19 @@ def delete(call: Call, *, session: str, everywhere: bool = False) -> int:
     """Delete one idle Session and say what went and what stays. Raises: SessionBusy while somebody uses it."""
     with call.writing() as store:
         gone = store.delete_session(call.session(store, session, everywhere=everywhere).id)
+        left = store.derived_from(gone.id)
     if call.out.json:
         call.out.record({"type": "deleted_session", **asdict(gone)})
         return 0
     media = f", {counted(gone.assets, 'asset')} ({shapes.size(gone.asset_bytes)})" if gone.assets else ""
     held = f"{counted(gone.events, 'event')}, {counted(gone.jobs, 'job')}{media}"
     call.out.line(f"deleted {gone.id}, {shapes.short(gone.title, 80)}: {held}")
-    if gone.knowledge:
+    if left.knowledge or left.proposals:
         call.out.note(
-            f"kept, with the words quoted from it: {counted(gone.knowledge, 'Knowledge entry')}; "
-            "`emelex memory knowledge list` shows them; unused, they go with `emelex memory maintain`"
+            f"kept, with the words quoted from it: {counted(left.knowledge, 'Knowledge entry')}, "
+            f"{counted(left.proposals, 'proposal')}; "
+            f"`emelex memory sessions delete {gone.id} --derived` removes them, "
+            "`emelex memory knowledge forget KEY` hides one"
         )
     if gone.kept_assets:
         call.out.note(
@@ -85,13 +96,20 @@ def delete(call: Call, *, session: str, everywhere: bool = False) -> int:
     return 0
 
 
-def _document(call: Call, found: Session, summary: StoredEvent | None, events: Iterator[StoredEvent]) -> None:
+def _document(
+    call: Call,
+    found: Session,
+    summary: StoredEvent | None,
+    events: Iterator[StoredEvent],
+    unfinished: JournalledTurn | None,
+) -> None:
     from emelex_core.archive.document import Document
 
     with Document(lambda data: call.out.write(data.decode())) as document:
         document.value("session", shapes.session(found))
         document.value("summary", None if summary is None else shapes.event(summary))
         document.items("events", map(shapes.event, events))
+        document.value("unfinished_turn", None if unfinished is None else shapes.unfinished_turn(unfinished))
     call.out.write("\n")
 
 
@@ -106,6 +124,15 @@ def _events(store: MemoryStore, found: Session, *, raw: bool) -> Iterator[Stored
     for event in store.iterate_events(found):
         if raw or (event.sequence > found.covered_sequence and event.sequence != found.summary_sequence):
             yield event
+
+
+def _unfinished(call: Call, store: MemoryStore, found: Session) -> JournalledTurn | None:
+    """A turn that has not ended. One whose journal is damaged must not hide the history before it."""
+    try:
+        return store.interrupted_turn(found.id)
+    except Corrupt as error:
+        call.out.note(error.message)
+        return None
 
 
 def _row(session: Session, width: int, everywhere: bool) -> tuple[str, ...]:

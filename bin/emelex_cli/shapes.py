@@ -14,6 +14,7 @@ from emelex_core.clock import iso
 if TYPE_CHECKING:
     from emelex_core.assets.records import AssetRecord
     from emelex_core.jobs.records import Job
+    from emelex_core.journal.records import JournalledTurn
     from emelex_core.knowledge.records import Knowledge
     from emelex_core.publish import PublishedJob
     from emelex_core.sessions.records import Session, StoredEvent
@@ -62,6 +63,18 @@ def event(found: StoredEvent) -> dict[str, Any]:
     }
 
 
+def unfinished_turn(found: JournalledTurn) -> dict[str, Any]:
+    """A turn that has begun and not ended, and the calls of its open batch."""
+    calls = () if found.batch is None else found.batch.calls
+    return {
+        "turn_id": found.turn_id,
+        "input": found.input.text,
+        "started_at": iso(found.started_at),
+        "checkpoints": found.checkpoints,
+        "calls": [{"call_id": one.call_id, "name": one.name, "state": one.state.value} for one in calls],
+    }
+
+
 def job(found: Job) -> dict[str, Any]:
     """A job without the record of its result."""
     return {
@@ -82,8 +95,8 @@ def job(found: Job) -> dict[str, Any]:
     }
 
 
-def published(found: PublishedJob) -> dict[str, Any]:
-    """A job as publishing left it."""
+def published(found: PublishedJob, *, estimated: bool | None = None) -> dict[str, Any]:
+    """A job as publishing left it. `estimated` says of what counts decided it, None where none did."""
     return {
         "type": "published_job",
         "job": found.id,
@@ -92,6 +105,7 @@ def published(found: PublishedJob) -> dict[str, Any]:
         "state": found.state,
         "through_sequence": found.through_sequence,
         "created": found.created,
+        "estimated": estimated,
     }
 
 

@@ -8,6 +8,7 @@ from emelex_cli import shapes
 from emelex_cli.output import Output, counted, neutralise, one_line, path_text, to_json
 
 if TYPE_CHECKING:
+    from emelex_core.journal.records import JournalledTurn
     from emelex_core.sessions.records import Session, StoredEvent
 
 _LINES: Final = 12
@@ -45,6 +46,20 @@ def event(out: Output, found: StoredEvent, *, in_full: bool) -> None:
     out.line(f"[{found.sequence}] {speaker}{label}, {when}{covered}")
     for part in found.parts:
         _part(out, part, in_full=in_full)
+
+
+def unfinished(out: Output, session: Session, turn: JournalledTurn) -> None:
+    """Print a turn that has begun and not ended: what was asked, how its calls stand, and how it is closed."""
+    state = "under way" if session.held_until is not None else "interrupted"
+    out.line()
+    out.line(f"[a turn {state}] You, {shapes.moment(turn.started_at)}")
+    for part in turn.input.parts:
+        _part(out, part, in_full=True)
+    for call in () if turn.batch is None else turn.batch.calls:
+        told = shapes.short(to_json(call.arguments), _ARGUMENT_CHARACTERS)
+        out.line(f"{_INDENT}→ {one_line(call.name)} {one_line(told)}: {call.state}")
+    if session.held_until is None:
+        out.line(f"{_INDENT}`emelex memory sessions recover {session.id}` closes it; nothing is run again")
 
 
 def _part(out: Output, part: Any, *, in_full: bool) -> None:

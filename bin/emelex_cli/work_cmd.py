@@ -24,10 +24,8 @@ from emelex_core.errors import Cancelled, NotFound, Storage, UsageError
 
 if TYPE_CHECKING:
     from emelex_cli.progress import Bar
-    from emelex_core.config import Config
     from emelex_core.engine.ports import CancelToken
-    from emelex_workers.metrics_export import Recorder
-    from emelex_workers.overrides import PolicyOverrides
+    from emelex_workers.observe.export import Recorder
     from emelex_workers.progress import DrainReport, JobEnded, Listener, WorkEvent
 
 TERMINAL: Final = 8
@@ -61,6 +59,7 @@ def work(
     from emelex_cli.progress import bar
     from emelex_cli.signals import stopping
     from emelex_workers.engines import configured_engines
+    from emelex_workers.overrides import PolicyOverrides
 
     _be_nice(config.worker.nice)
     with stopping() as stop, recording as record, call.writing() as store, bar() as shown:
@@ -70,7 +69,7 @@ def work(
             kind=wanted,
             session_id=None if session is None else store.get_session(session.lower()).id,
             chunking=config.worker.chunking and not no_chunking,
-            policy=policy(config),
+            policy=PolicyOverrides.configured(config.compaction),
         )
         engines = configured_engines(config, call.home, model=model, threads=None)
         told = _Told(call, shown, stop.token, record)
@@ -86,26 +85,13 @@ def work(
     return TERMINAL if report.failed_jobs else 0
 
 
-def policy(config: Config) -> PolicyOverrides:
-    """What a configuration says of compaction, as the planner takes it."""
-    from emelex_workers.overrides import PolicyOverrides
-
-    return PolicyOverrides(
-        context_tokens=config.compaction.context_tokens,
-        context_capped=config.compaction.context_capped,
-        trigger_percent=config.compaction.trigger_percent,
-        target_percent=config.compaction.target_percent,
-        keep_turns=config.compaction.keep_turns,
-    )
-
-
 @contextmanager
 def _recording(call: Call, metrics: str) -> Generator[Listener]:
     """Count what the block tells, and add it to the file when it ends, however it ends.
 
     Raises: UsageError for what is no path, NotFound for its directory, Storage.
     """
-    from emelex_workers.metrics_export import Recorder, parse_target
+    from emelex_workers.observe.export import Recorder, parse_target
 
     target = parse_target(metrics).file
     if target is None:
@@ -170,6 +156,7 @@ class _Told:
                 self._ended += 1
                 self._line(ended(event), _sentence(event))
             case ModelLoading():
+                self._note_copies()
                 self._bar(f"loading {event.reference}", None)
             case PlanningNote() if event.planned or not event.tokens:
                 self._shown.pause()
@@ -178,6 +165,22 @@ class _Told:
                 self._bar("measuring Sessions", None)
             case _:
                 self._bar(f"job {event.job[:8]}", event.total, event.done)
+
+    def _note_copies(self) -> None:
+        """Tell on stderr what the model manager logs: a first run writes a copy of the built-in model."""
+        import logging
+
+        class Notes(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                told(record.getMessage())
+
+        def told(message: str) -> None:
+            self._shown.pause()
+            self._call.out.note(message)
+
+        models = logging.getLogger("emelex_core.models")
+        models.setLevel(logging.INFO)
+        models.addHandler(Notes())
 
     def _line(self, record: dict[str, Any], sentence: str | None) -> None:
         out = self._call.out
@@ -207,7 +210,7 @@ def ended(event: JobEnded) -> dict[str, Any]:
         "output_tokens": event.output_tokens,
     }
     if event.outcome == "completed":
-        record["knowledge_candidates"] = event.knowledge_candidates
+        record |= {"knowledge_candidates": event.knowledge_candidates, "form": event.form}
     if event.outcome in ("retry", "failed"):
         record |= {"error": event.error, "retry_at": iso(event.retry_at)}
     return record

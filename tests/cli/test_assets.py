@@ -79,7 +79,7 @@ def test_what_cannot_be_copied_is_named(
     """Unknown, misspelt, into nowhere, damaged, and without a target: one error each, and no file."""
     for sha256, target, code in (
         ("0" * 64, "x.png", 3),
-        ("short", "x.png", 1),
+        ("short", "x.png", 2),
         (refs[0].sha256, "nowhere/x.png", 3),
         (refs[0].sha256, "", 1),
     ):

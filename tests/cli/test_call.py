@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emelex_cli.app import SHORTCUTS, Run, _shortcut
-from emelex_cli.call import Globals, take_globals
+from emelex_cli.call import Globals, Run, take_globals
 from emelex_cli.grammar import parse
+from emelex_cli.line import SHORTCUTS, _shortcut
 from emelex_core.errors import UsageError
 from program import Program
 

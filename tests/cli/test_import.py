@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from program import Program
+from program import PROGRAM, Program
 
 Transcript = Callable[..., Path]
 
@@ -48,6 +48,43 @@ def test_importing_again_changes_nothing(emelex: Program, transcript: Transcript
     assert (grown["already"], grown["turns"], grown["events"]) == (False, 1, 2)
 
 
+def test_the_text_says_where_the_sessions_went(emelex: Program, transcript: Transcript, elsewhere: Path) -> None:
+    """Counts carry their noun; a Session of another directory is found with what the last line says."""
+    path = transcript(prompts=1)
+    first = emelex("import", "auto", path, "-C", elsewhere).out
+    assert "1 turn, 2 events" in first
+    assert "1 file, 1 Session (1 new, 0 already here)" in first
+    hint = f"1 Session of {elsewhere}; list with: emelex memory sessions list -C {elsewhere}"
+    assert hint in first.splitlines()
+    listed = emelex(*hint.partition("emelex ")[2].split(), "--json").lines
+    assert [session["source_id"] for session in listed] == [path.stem]
+    assert "list with" not in emelex("import", "auto", path, "--dry-run").out
+
+
+def test_several_sessions_of_one_file(emelex: Program, transcript: Transcript) -> None:
+    """A file that somebody put together: each Session is told, counted and stored by itself."""
+    both = transcript("one").with_name("everything.jsonl")
+    both.write_bytes(transcript("one").read_bytes() + transcript("two", prompts=1).read_bytes())
+    *sessions, complete = emelex("import", "auto", both, "--json").lines
+    told = [(session["source_id"], session["turns"], session["parent"]) for session in sessions]
+    assert told == [("one", 2, None), ("two", 1, None)]
+    assert (complete["files"], complete["sessions"], complete["new_sessions"]) == (1, 2, 2)
+    titles = {session["title"] for session in sessions}
+    assert titles == {"Prompt 1: never sort parcels by colour."}
+    assert emelex("import", "auto", both, "--json").lines[-1]["events"] == 0
+
+
+def test_from_a_directory_that_was_removed(emelex: Program, transcript: Transcript, elsewhere: Path) -> None:
+    """Where the transcript's own directory is gone too, the error says what is missing and what to do."""
+    path = transcript()
+    path.write_bytes(path.read_bytes().replace(str(emelex.workspace).encode(), b"/nowhere/at/all"))
+    gone = ("sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(elsewhere), *PROGRAM)
+    result = emelex("import", "auto", path, "--json", program=gone, env={"PWD": None})
+    assert result.code == 1
+    assert "the current one cannot stand in for it" in result.error["message"]
+    assert "-C" in result.error["hint"]
+
+
 def test_a_dry_run_stores_nothing(emelex: Program, transcript: Transcript) -> None:
     """It reads and counts everything, and does not even make a Home."""
     session, complete = emelex("import", "auto", transcript(), "--dry-run", "--json").lines
@@ -69,15 +106,6 @@ def test_directory_option_binds_the_sessions(emelex: Program, transcript: Transc
     relative = os.path.relpath(path, elsewhere)
     session = emelex("import", "auto", relative, "-C", elsewhere, "--json").lines[0]
     assert session["workspace"] == str(elsewhere)
-
-
-@pytest.mark.parametrize("name", ["gemini", "openai-chat", "chatgpt", "openai-agents", "langgraph"])
-def test_planned_formats_are_not_in_this_release(emelex: Program, transcript: Transcript, name: str) -> None:
-    """A usage error that lists what is."""
-    result = emelex("import", name, transcript(), "--json")
-    assert (result.code, result.error["kind"]) == (2, "UsageError")
-    assert "not in this release" in result.error["message"]
-    assert "auto, claude-code, codex" in result.error["hint"]
 
 
 def test_an_unknown_format_names_the_nearest(emelex: Program, transcript: Transcript) -> None:

@@ -36,7 +36,14 @@ def test_list_pages(emelex: Program, talk: Talk, learn: Learn) -> None:
     first = emelex("memory", "knowledge", "list", "--limit", "2", "--json").lines
     rest = emelex("memory", "knowledge", "list", "--cursor", first[-1]["cursor"], "--json").lines
     assert [entry["key"] for entry in (*first, *rest)] == [f"rule.number-{number}" for number in (2, 1, 0)]
-    assert emelex("memory", "knowledge", "list").out.splitlines()[0].split() == ["key", "sure", "state", "content"]
+    assert emelex("memory", "knowledge", "list").out.splitlines()[0].split() == [
+        "key",
+        "sure",
+        "state",
+        "since",
+        "source",
+        "content",
+    ]
 
 
 def test_knowledge_belongs_to_its_workspace(emelex: Program, talk: Talk, learn: Learn, elsewhere: Path) -> None:

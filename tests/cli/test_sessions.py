@@ -52,9 +52,9 @@ def test_ids_may_be_shortened(emelex: Program, talk: Talk) -> None:
     """Eight characters do; seven are refused, unknown ones are not found, capitals do not matter."""
     session = talk(1)
     assert emelex("memory", "sessions", "show", session.id[:8].upper(), "--json").json["session"]["id"] == session.id
-    assert emelex("memory", "sessions", "show", session.id[:7]).code == 1
+    assert emelex("memory", "sessions", "show", session.id[:7]).code == 2
     assert emelex("memory", "sessions", "show", "00000000").code == 3
-    assert emelex("memory", "sessions", "show", "a" * 10_000, "--json").error["kind"] == "Invalid"
+    assert emelex("memory", "sessions", "show", "a" * 10_000, "--json").error["kind"] == "UsageError"
 
 
 def test_an_ambiguous_prefix_names_the_candidates(emelex: Program, talk: Talk, store: MemoryStore) -> None:

@@ -102,12 +102,14 @@ def test_nothing_to_do_succeeds_without_a_model(emelex: Program, store: MemorySt
 def test_a_drain_tells_every_job(emelex: Program, talk: Talk) -> None:
     """`job_started` and `job_completed` for each, `memory_worker_complete` last, with the built-in model."""
     sessions = {talk(2).id, talk(3).id}
-    lines = emelex("memory", "work", "--json").lines
+    run = emelex("memory", "work", "--json")
+    assert "a faster copy of the model is written, once: " in run.err
+    lines = run.lines
     started = [line for line in lines if line["type"] == "job_started"]
     completed = [line for line in lines if line["type"] == "job_completed"]
     assert {line["session"] for line in started} == {line["session"] for line in completed} == sessions
     assert all(set(line) == {"type", "job", "kind", "session", "attempt"} for line in started)
-    assert all(set(line) == ENDED_KEYS | {"knowledge_candidates"} for line in completed)
+    assert all(set(line) == ENDED_KEYS | {"knowledge_candidates", "form"} for line in completed)
     assert list(lines[-1]) == COMPLETE_KEYS
     assert (lines[-1]["type"], lines[-1]["distillations"], lines[-1]["remaining_jobs"]) == (
         "memory_worker_complete",
@@ -115,6 +117,8 @@ def test_a_drain_tells_every_job(emelex: Program, talk: Talk) -> None:
         0,
     )
     assert emelex("memory", "status", "--json").json["coverage"]["distilled"] == 2
+    talk(2)
+    assert "copy" not in emelex("memory", "work", "--json").err
 
 
 @pytest.mark.model

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from chat_endpoint import Reply, serving
 from emelex_core.jobs.kinds import JobKind
+from emelex_core.journal.turns import Journal
 from emelex_queue import claims
-from emelex_workers import maintain, narrate
-from emelex_workers.pool_events import WorkerEnded
+from emelex_workers import maintain
+from emelex_workers.observe import narrate
+from emelex_workers.pool.events import WorkerEnded
+from journals import HELLO, Call, proposal
 from pictures import picture
 from program import Program
 from stores import edit
@@ -153,6 +157,63 @@ def test_what_is_undone_is_printed_as_documented(
     _require("deleted_session", gone)
 
 
+def test_recoveries_are_printed_as_documented(emelex: Program, store: Any) -> None:
+    """Of a turn without calls, and of one with a call that had started."""
+    sessions: list[str] = []
+    for batch in ((), (Call("call-1"),)):
+        session = store.start_session(emelex.workspace, title="interrupted")
+        sessions.append(session.id)
+        with store.claim_session(session.id, emelex.workspace) as lease:
+            journal = Journal(lease, clock=store.clock)
+            journal.begin(HELLO)
+            for call in batch:
+                journal.plan((HELLO, proposal(call)), (call,))
+                journal.start(call)
+    command = ("memory", "sessions", "recover")
+    _require("recovered_turn", [emelex(*command, sessions[0], "--json").json])
+    _require("recovered_tools", [emelex(*command, sessions[1], "--accept-unknown-effects", "--json").json])
+
+
+def test_knowledge_is_printed_as_documented(
+    emelex: Program, store: Any, talk: Callable[..., Any], learn: Callable[..., None]
+) -> None:
+    """What a person does with it, what waits for them, what is found, what is undone."""
+    knowledge = ("memory", "knowledge")
+    talk(1)
+    learn("rule.parcels")
+    added = [emelex(*knowledge, "add", "mine", text, "--json").json for text in ("one", "two")]
+    acts = [("activate", "mine", "--version", "1"), ("pin", "mine"), ("unpin", "mine"), ("forget", "mine")]
+    _require("knowledge_action", [*added, *[emelex(*knowledge, *act, "--json").json for act in acts]])
+    _require("knowledge_hit", emelex(*knowledge, "search", "weighed", "--json").lines)
+    histories = [emelex(*knowledge, "history", key, "--json").json for key in ("mine", "rule.parcels")]
+    _require("knowledge_history", histories)
+    emelex(*knowledge, "add", "rule.parcels", "never weigh")
+    for _ in range(2):
+        talk(1)
+        learn("rule.parcels")
+    proposals = emelex(*knowledge, "review", "--json").lines
+    _require("proposal", proposals)
+    verbs = zip(("reject", "accept"), proposals, strict=True)
+    _require("decided_proposal", [emelex(*knowledge, verb, found["id"], "--json").json for verb, found in verbs])
+    _require("undone_run", [emelex(*knowledge, "undo", proposals[0]["job"], "--json").json])
+
+
+def test_search_and_erasure_are_printed_as_documented(
+    emelex: Program, talk: Callable[..., Any], learn: Callable[..., None]
+) -> None:
+    """Found, counted, replaced, erased, and erased once more from what was left."""
+    sessions = ("memory", "sessions")
+    first, second = talk(1), talk(1)
+    learn("rule.parcels")
+    _require("transcript_hit", emelex(*sessions, "search", "weigh", "parcels", "--json").lines)
+    redact = (*sessions, "redact", second.id, "--pattern", "depot-[0-9]", "--json")
+    _require("redacted_session", [emelex(*redact, "--dry-run").json, emelex(*redact).json])
+    emelex(*sessions, "delete", first.id)
+    erased = [emelex(*sessions, "delete", one.id, "--derived", "--json").json for one in (first, second)]
+    assert [line["deleted"] is None for line in erased] == [True, False]
+    _require("erased_session", erased)
+
+
 def test_assets_are_printed_as_documented(emelex: Program, store: Any, show: Callable[..., Any]) -> None:
     """Listed, by Session, copied out, and verified: sound and damaged."""
     refs = [store.store_asset(picture(seed)) for seed in (1, 2)]
@@ -223,6 +284,8 @@ def test_what_keeps_running_is_printed_as_documented(emelex: Program, everything
 @pytest.mark.model
 def test_models_are_printed_as_documented(emelex: Program, tmp_path: Path) -> None:
     """The built-in one, one that is installed, verified, damaged, and removed again."""
+    certified = emelex("models", "verify", "builtin:smollm2-135m", "--certify", "--json").lines
+    _require("certified_model", certified[1:])
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_model({"tokenizer.ggml.token_type": None}))
     _require("imported_model", [emelex("models", "import", path, "--json").json for _ in range(2)])
@@ -306,3 +369,29 @@ def test_the_check_finds_what_is_wrong() -> None:
     assert list(problems({**right, "a": True}, table)) == ["a is True, not integer"]
     assert list(problems({**right, "b": {"x": 1}}, table)) == ["b.<n> is 1, not string"]
     assert list(problems({**right, "c": [{}]}, table)) == ["c[].d is missing"]
+
+
+def test_the_shapes_of_a_chat(emelex: Program) -> None:
+    """Every event of turns that answer, call, are denied and fail."""
+    (emelex.workspace / "notes.txt").write_text("Dock 7.\n")
+    calls = [("read_file", '{"path": "notes.txt"}'), ("shell", '{"command": "true"}')]
+    with serving(Reply(text="Looking.", calls=calls), Reply(text="Dock 7.")) as endpoint:
+        endpoint.configure(emelex.home)
+        emelex("memory", "knowledge", "add", "dock", "The dock is known to be 7.")
+        lines = emelex("chat", "Which dock is it?", "--json").lines
+    lines += emelex("resume", "And now?", "--json").lines
+    for name in (
+        "turn_started",
+        "knowledge_recalled",
+        "text_delta",
+        "tool_proposed",
+        "approval_asked",
+        "approval_decided",
+        "tool_started",
+        "tool_finished",
+        "checkpointed",
+        "turn_completed",
+        "turn_failed",
+        "chat_complete",
+    ):
+        _require(name, [line for line in lines if line["type"] == name])

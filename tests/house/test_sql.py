@@ -45,7 +45,8 @@ def test_there_are_statements() -> None:
 def test_every_statement_fits_the_schema(database: Database, body: str) -> None:
     """SQLite prepares it: its tables, columns and functions exist, and nothing stands behind it."""
     with database.read() as transaction:
-        transaction.all(f"EXPLAIN {_without_comments(body)}", _bindings(body))
+        # Its rows are not read: those of an integrity check name virtual tables by bytes that are no text.
+        transaction.run(f"EXPLAIN {_without_comments(body)}", _bindings(body))
     assert _without_comments(body).rstrip().rstrip(";").count(";") == 0, "one statement under each name"
 
 

@@ -18,6 +18,7 @@ ENTRANCES = [
         "emelex_cli",
         "emelex_core.engine",
         "emelex_cli.app",
+        "emelex_cli.line",
     )
     if find_spec(module) is not None
 ]

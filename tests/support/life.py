@@ -187,6 +187,7 @@ class Life:
         words = [f"imported question {number}", f"imported answer {number}"]
         turn = append.prepare([Event.user(words[0]), Event.assistant(words[1])])
         note = {"session_id": self.session, "byte_offset": number, "prefix_sha256": "0" * 64, "now": self.clock()}
+        note |= {"settled_offset": number, "settled_sequence": 2 * number, "finished": 1}
         intended = self._intend()
         intended.texts[self.session] += words
         intended.cursors[self.session] = number

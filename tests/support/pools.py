@@ -19,6 +19,7 @@ from emelex_core import Event, MemoryStore
 from emelex_core.jobs import reading
 from emelex_core.jobs.records import Job
 from emelex_queue import idle
+from processes import keep
 
 RUNNER = Path(__file__).resolve().parents[1] / "pool" / "runner.py"
 Found = Callable[[dict[str, Any]], bool]
@@ -34,8 +35,10 @@ class Pool:
 
     def __init__(self, home: Path, *, prefix: tuple[str, ...] = (), own_group: bool = False, **spec: object) -> None:
         command = [*prefix, sys.executable, "-P", str(RUNNER), json.dumps({"home": str(home), **spec})]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=own_group
+        self.process = keep(
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=own_group
+            )
         )
         self.events: list[dict[str, Any]] = []
         self._sees_our_ids = "unshare" not in prefix

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from processes import keep
+
 PROGRAM = (sys.executable, "-P", "-m", "emelex_cli")
 TRICKY = "Plan \x1b[31mred\x07 \u202egnp.exe\u2066 \x9bsecond\nline"
 """A text with an escape sequence, a bell, bidi overrides, a C1 control and a line break."""
@@ -87,14 +89,16 @@ class Program:
         self, *arguments: str | Path, env: Mapping[str, str | None] | None = None
     ) -> Iterator[subprocess.Popen[str]]:
         """Start and do not wait; what still runs at the end of the block is killed."""
-        process = subprocess.Popen(
-            [*PROGRAM, *map(str, arguments)],
-            cwd=self.workspace,
-            env=self.env(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = keep(
+            subprocess.Popen(
+                [*PROGRAM, *map(str, arguments)],
+                cwd=self.workspace,
+                env=self.env(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         try:
             yield process

@@ -13,6 +13,7 @@ from emelex_core import Event
 from emelex_core.engine.ports import CancelToken, EngineInfo, FinishReason, Generation, Message, Request
 from emelex_core.events import ToolCallPart
 from emelex_core.models.load import Tokenizer
+from processes import keep
 
 Writer = Callable[[Request, CancelToken], Generation]
 
@@ -113,10 +114,12 @@ def turn(number: int) -> list[Event]:
 
 def python(code: str, *arguments: str, **options: object) -> subprocess.Popen[str]:
     """Start a real Python process that runs a piece of code."""
-    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]  # options pass through to Popen
-        [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
+    return keep(
+        subprocess.Popen(  # type: ignore[call-overload, no-any-return]  # options pass through to Popen
+            [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
     )

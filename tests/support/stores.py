@@ -14,6 +14,9 @@ from typing import Any
 
 import apsw
 
+from emelex_core import digests
+from processes import keep
+
 ROOT = Path(__file__).resolve().parents[2]
 START = 1_800_000_000_000
 SECOND = 1_000
@@ -66,6 +69,25 @@ def sound(path: Path) -> bool:
     return rows(path, "PRAGMA integrity_check") == [("ok",)] and rows(path, "PRAGMA foreign_key_check") == []
 
 
+def rechain(path: Path) -> None:
+    """Make every digest fit what is stored now, as a writer with a fault would: only other proofs can tell then."""
+    with behind(path) as raw:
+        sessions: list[Any] = raw.execute("SELECT id FROM sessions").fetchall()
+        for (session_id,) in sessions:
+            chain = digests.first_chain(session_id)
+            events: list[Any] = raw.execute(_CHAINED, (session_id,)).fetchall()
+            for row in events:
+                chain = digests.next_chain(chain, *row)
+                raw.execute(
+                    "UPDATE events SET chain = ? WHERE session_id = ? AND sequence = ?", (chain, session_id, row[0])
+                )
+            raw.execute("UPDATE sessions SET chain = ? WHERE id = ?", (chain, session_id))
+
+
+_CHAINED = (
+    "SELECT sequence, id, turn_id, turn_position, turn_size, kind, source_record, occurred_at, created_at, payload "
+    "FROM events WHERE session_id = ? ORDER BY sequence"
+)
 BECOME_NOBODY = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
 """What root's child runs after its imports to lose root's powers, to which modes mean nothing."""
 
@@ -74,14 +96,16 @@ def child(
     code: str, *arguments: object, env: Mapping[str, str] | None = None, umask: int = -1
 ) -> subprocess.Popen[str]:
     """Start a Python process."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", textwrap.dedent(code), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(env or {})},
-        umask=umask,
+    return keep(
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", textwrap.dedent(code), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+            umask=umask,
+        )
     )
 
 

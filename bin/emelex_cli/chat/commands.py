@@ -1,0 +1,154 @@
+"""The chat's commands, each a few lines over what the store and the agent offer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from emelex_cli.call import Call
+from emelex_cli.chat.slash import COMMANDS, Command
+from emelex_cli.output import neutralise, one_line, path_text
+from emelex_cli.shapes import short
+from emelex_core.errors import UsageError
+
+if TYPE_CHECKING:
+    from emelex_core.agent.durable import DurableAgentSession
+    from emelex_core.knowledge.records import Knowledge
+    from emelex_core.store import MemoryStore
+
+    Handler = Callable[[str, DurableAgentSession | None], Awaitable[DurableAgentSession | None]]
+
+_SHOWN: Final = 20
+_CONTENT_SHOWN: Final = 160
+_NOT_BEGUN: Final = "nothing was said yet, so there is no Session to do this with"
+
+
+class ChatCommands:
+    """Slash commands over one store and one workspace. `resume` attaches to a Session again."""
+
+    def __init__(
+        self,
+        call: Call,
+        store: MemoryStore,
+        *,
+        resume: Callable[[str], Awaitable[DurableAgentSession]],
+        model: str | None,
+    ) -> None:
+        self._call = call
+        self._out = call.out
+        self._store = store
+        self._resume = resume
+        self._model = model
+        self._handlers: dict[str, Handler] = {
+            "/help": self._help,
+            "/compact": self._compact,
+            "/tools": self._tools,
+            "/title": self._title,
+            "/knowledge": self._knowledge,
+        }
+
+    async def do(self, command: Command, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        """Run one command and return the agent to go on with. Raises: EmelexError."""
+        return await self._handlers[command.name](command.argument, agent)
+
+    async def _help(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        del argument
+        for name, meaning in COMMANDS.items():
+            self._out.line(f"{name:<12} {meaning}")
+        self._out.line("Alt-Enter begins a new line; Ctrl-C stops an answer; twice, or Ctrl-D, leaves.")
+        return agent
+
+    async def _title(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        agent = _begun(agent)
+        if argument:
+            await agent.set_title(argument)
+        self._out.line(one_line(agent.title))
+        return agent
+
+    async def _tools(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        agent = _begun(agent)
+        names = [declared.name for declared in agent.agent.declarations]
+        verb, _, name = argument.partition(" ")
+        if argument:
+            if verb not in ("on", "off") or name.strip() not in names:
+                raise UsageError(
+                    f"/tools {argument[:60]}: it is `on` or `off`, and one of {', '.join(names) or 'none'}"
+                )
+            wanted = {*agent.agent.enabled, name.strip()} if verb == "on" else {*agent.agent.enabled} - {name.strip()}
+            agent.enable_tools([each for each in names if each in wanted])
+        for declared in agent.agent.declarations:
+            state = "on " if declared.name in agent.agent.enabled else "off"
+            self._out.line(f"{state}  {declared.name:<16} {one_line(short(declared.description, 90))}")
+        return agent
+
+    async def _knowledge(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        found = await asyncio.to_thread(self._known, argument)
+        for entry in found:
+            self._out.line(f"{one_line(entry.key)}  ({entry.confidence:.2f})")
+            self._out.line(f"    {neutralise(short(entry.content, _CONTENT_SHOWN))}")
+        if not found:
+            self._out.note("nothing is known of this workspace" if not argument else "nothing that is known fits")
+        return agent
+
+    def _known(self, words: str) -> list[Knowledge]:
+        workspace = self._call.directory
+        if not words:
+            return self._store.list_knowledge(workspace, limit=_SHOWN)
+        return [hit.entry for hit in self._store.search_knowledge(workspace, words, limit=_SHOWN)]
+
+    async def _compact(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        agent = _begun(agent)
+        if argument not in ("", "now"):
+            raise UsageError("/compact takes nothing, or `now`")
+        if not await asyncio.to_thread(self._plan, agent.session_id):
+            return agent
+        if not argument:
+            self._out.note(
+                "it waits while this chat holds the Session: `/compact now`, or leave and `emelex memory work`"
+            )
+            return agent
+        return await self._work_and_resume(agent)
+
+    def _plan(self, session_id: str) -> bool:
+        """Publish the compaction, or say why there is none; whether one waits now, this one or another."""
+        from emelex_core.jobs import reading
+        from emelex_core.jobs.kinds import JobKind, JobState
+        from emelex_core.publish import PublishedJob
+        from emelex_workers.engines import configured_engines
+        from emelex_workers.overrides import PolicyOverrides
+        from emelex_workers.planning import plan_session
+
+        config = self._call.config
+        engines = configured_engines(config, self._call.home, model=self._model, threads=None)
+        outcome = plan_session(self._store, session_id, engines, PolicyOverrides.configured(config.compaction))
+        if isinstance(outcome, PublishedJob):
+            self._out.note(f"compaction {outcome.id[:8]} is {outcome.state}")
+        else:
+            self._out.note(f"no further compaction: {outcome.reason} ({outcome.tokens} tokens)")
+        database, kind, state = self._store.database, JobKind.COMPACTION, JobState.PENDING
+        return bool(reading.list_jobs(database, kind=kind, state=state, session_id=session_id, limit=1))
+
+    async def _work_and_resume(self, agent: DurableAgentSession) -> DurableAgentSession:
+        """What a person would do by hand: leave, let a worker process work on this Session, come back."""
+        await agent.close()
+        words = ["--home", path_text(self._call.home.root), "-C", path_text(self._call.directory), "memory", "work"]
+        model = [] if self._model is None else ["--model", self._model]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "emelex_cli", *words, "--session", agent.session_id, "--kind", "compaction"),
+            *model,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=sys.stderr,
+        )
+        code = await process.wait()
+        resumed = await self._resume(agent.session_id)
+        if code != 0:
+            self._out.note(f"the worker ended with exit code {code}; `emelex memory failures` may say why")
+        return resumed
+
+
+def _begun(agent: DurableAgentSession | None) -> DurableAgentSession:
+    if agent is None:
+        raise UsageError(_NOT_BEGUN)
+    return agent

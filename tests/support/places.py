@@ -1,0 +1,34 @@
+"""Fixtures of a store in a fresh directory, its clock standing. A conftest imports those that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emelex_core import MemoryStore
+from stores import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    path = tmp_path / "workspace"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
+    with MemoryStore.open(home, create=True, clock=clock) as opened:
+        yield opened
