@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench lock clean
+.PHONY: help setup demo test lint types bench quality lock clean
 
 BIN := .venv/bin
 
@@ -17,7 +17,7 @@ demo: setup  ## Turn a real transcript into a Summary and Knowledge, with the re
 	@sh ops/demo.sh
 
 test: lint types  ## Run every check, then every test
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses=2 --dist=loadfile
 
 lint: setup  ## Check style, format, shell scripts and the floors
 	@$(BIN)/ruff check --quiet
@@ -32,6 +32,9 @@ types: setup  ## Check types, strictly, with mypy and pyright
 
 bench: setup  ## Run the benchmarks: one JSON line each, with a ratio to its baseline
 	@for bench in tests/bench/bench_*.py; do $(BIN)/python -P "$$bench" || exit 1; done
+
+quality: setup  ## Measure Summaries and Knowledge, some hours; writes docs/quality.md
+	@$(BIN)/python -P tests/bench/quality --write docs/quality.md
 
 lock: setup  ## Write requirements.lock again from pyproject.toml (UPGRADE=1: newest versions)
 	@sh ops/lock.sh $(if $(UPGRADE),--upgrade)
