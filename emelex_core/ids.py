@@ -15,6 +15,8 @@ from typing import Final
 PREFIX_CHARACTERS_MIN: Final = 8
 """An id may be shortened to a unique prefix of this many characters or more (contract.md)."""
 
+_VARIANT: Final = {digit: "89ab"[int(digit, 16) & 0x3] for digit in "0123456789abcdef"}
+"""The first digit of the fourth group: two bits of the variant (RFC 9562), two of noise."""
 _PREFIX = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}\Z")
 
 
@@ -30,9 +32,14 @@ def ordered_id() -> str:
 
 def ordered_ids(count: int) -> list[str]:
     """Return so many new UUIDv7 of one instant, for the price of one look at the clock and one at the random source."""
-    stamp = (time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF) << 80
-    noise = os.urandom(10 * count)
-    return [_version(stamp | int.from_bytes(noise[at : at + 10], "big"), 7) for at in range(0, len(noise), 10)]
+    stamp = f"{time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF:012x}"
+    instant = f"{stamp[:8]}-{stamp[8:]}-7"
+    noise = os.urandom(10 * count).hex()
+    # The fourth digit of the noise gives two bits beside the variant.
+    return [
+        f"{instant}{noise[at : at + 3]}-{_VARIANT[noise[at + 3]]}{noise[at + 4 : at + 7]}-{noise[at + 7 : at + 19]}"
+        for at in range(0, 20 * count, 20)
+    ]
 
 
 def is_prefix(text: str) -> bool:

@@ -21,26 +21,33 @@ from emelex_core import faults, home, limits
 from emelex_core.db.database import Database
 from emelex_core.db.opening import missing, open_database
 from emelex_core.db.statements import load
-from emelex_core.errors import Invalid, NotFound
+from emelex_core.errors import Invalid
 from emelex_core.home import Home
+from emelex_core.knowledge.door import KnowledgeVerbs
 
 if TYPE_CHECKING:
     from emelex_core.assets.media import Readable, Writable
     from emelex_core.assets.records import AssetLink, AssetRecord, CollectReport, LinkedAsset, VerifyReport
     from emelex_core.clock import Clock
     from emelex_core.compaction_policy import CompactionPlan
-    from emelex_core.events import AssetRef
+    from emelex_core.events import AssetRef, Event
     from emelex_core.identity import Workspace
     from emelex_core.jobs.records import Job
-    from emelex_core.knowledge.records import Knowledge
+    from emelex_core.journal.records import JournalledTurn, RecoveredTurn
+    from emelex_core.journal.snapshots import SessionSnapshot
     from emelex_core.models.manager import ModelManager
     from emelex_core.models.records import InstalledModel
     from emelex_core.publish import PublishedJob
+    from emelex_core.retention.erasure import Derived, Receipt
+    from emelex_core.retention.masking import Finder
     from emelex_core.retention.records import MaintenanceReport, RetentionPolicy
+    from emelex_core.retention.redaction import Redaction, RedactionRecord
+    from emelex_core.sessions.append import AppendedTurn
     from emelex_core.sessions.delete import DeletedSession
     from emelex_core.sessions.lease import SessionLease
     from emelex_core.sessions.rebind import Displaced, Rebound
     from emelex_core.sessions.records import ImportSource, Session, StoredEvent
+    from emelex_core.sessions.search import TranscriptHits
 
 PathLike = str | os.PathLike[str]
 STORE: Final = load("emelex_core", "store")
@@ -62,7 +69,7 @@ class Totals:
     sqlite_version: str
 
 
-class MemoryStore:
+class MemoryStore(KnowledgeVerbs):
     """One open store. A context manager; usable from several threads, one transaction at a time."""
 
     def __init__(self, database: Database, assets_directory: Path, clock: Clock, *, place: Home | None = None) -> None:
@@ -88,8 +95,10 @@ class MemoryStore:
         place = place if isinstance(place, Home) else home.locate(place)
         if create:
             home.create(place)
-        elif not home.exists(place.database):
-            raise missing(place.database)
+        else:
+            home.check_way(place.root)
+            if not home.exists(place.database):
+                raise missing(place.database)
         home.check_directory(place.root)
         assets_directory = place.memory / STANDARD_ASSETS
         home.check_asset_directory(assets_directory)
@@ -152,7 +161,7 @@ class MemoryStore:
         return lease.claim(self.database, session_id, identity.inspect(workspace), self.clock)
 
     def get_session(self, prefix: str) -> Session:
-        """A Session by its id or a prefix of 8 or more characters. Raises: Invalid, NotFound, AmbiguousId."""
+        """A Session by its id or a prefix of 8 or more characters. Raises: UsageError, NotFound, AmbiguousId."""
         from emelex_core.sessions import registry
 
         with self.database.read() as transaction:
@@ -215,6 +224,65 @@ class MemoryStore:
 
         return delete.delete(self.database, self.assets_directory, session_id, clock=self.clock)
 
+    def interrupted_turn(self, session_id: str) -> JournalledTurn | None:
+        """The turn of a Session that has begun and has not ended: under way, or interrupted. Raises: Corrupt."""
+        from emelex_core.journal import recovery
+
+        return recovery.interrupted(self.database, session_id)
+
+    def recover_session(
+        self, session_id: str, workspace: PathLike, *, accept_unknown_effects: bool = False
+    ) -> RecoveredTurn:
+        """Close the interrupted turn of a Session without running anything again.
+
+        Raises: Invalid when nothing was interrupted; UncertainToolInvocations naming the calls whose effects are
+        unknown, unless they are accepted; as `claim_session` and `SessionLease.prove`.
+        """
+        from emelex_core.journal import recovery
+
+        with self.claim_session(session_id, workspace) as lease:
+            recovery.require_recoverable(self.database, session_id, accept_unknown_effects=accept_unknown_effects)
+            lease.prove()
+            return recovery.recover(lease, clock=self.clock, accept_unknown_effects=accept_unknown_effects)
+
+    def session_snapshot(self, session_id: str) -> SessionSnapshot | None:
+        """What a Session was begun with, or None. Raises: Corrupt."""
+        from emelex_core.journal import snapshots
+
+        return snapshots.load(self.database, session_id)
+
+    def erase_session(self, session_id: str) -> Receipt:
+        """Delete a Session with all that was derived from it, overwrite what is freed, and give a receipt.
+
+        A Session that was deleted before leaves what was derived, by its full id. Raises: as `delete_session`.
+        """
+        from emelex_core.retention import erasure
+
+        return erasure.erase(self.database, self.assets_directory, session_id, clock=self.clock)
+
+    def derived_from(self, session_id: str) -> Derived:
+        """What is derived from a Session and stored beside it, by its full id; it may be deleted."""
+        from emelex_core.retention import erasure
+
+        with self.database.read() as transaction:
+            return erasure.remaining(transaction, session_id)
+
+    def redact_session(self, session_id: str, find: Finder, *, kind: str, dry_run: bool = False) -> Redaction:
+        """Replace what `find` finds in an idle Session and in what was derived from it, and keep a record.
+
+        Raises: NotFound, SessionBusy, Invalid while a turn of it is open, Corrupt, Storage.
+        """
+        from emelex_core.retention import redaction
+
+        return redaction.redact(self.database, session_id, find, kind=kind, clock=self.clock, dry_run=dry_run)
+
+    def redactions(self, session_id: str) -> list[RedactionRecord]:
+        """What was redacted in a Session so far, by its full id, the first first."""
+        from emelex_core.retention import redaction
+
+        with self.database.read() as transaction:
+            return redaction.records(transaction, session_id)
+
     def rebind_session(
         self, session_id: str, workspace: PathLike, *, force: bool = False, dry_run: bool = False
     ) -> Rebound:
@@ -236,6 +304,21 @@ class MemoryStore:
 
         with self.database.read() as transaction:
             return rebind.displaced(transaction, identity.inspect(workspace))
+
+    def append_event(self, session_id: str, event: Event) -> AppendedTurn:
+        """Append one event to a Session that nobody holds, as a turn of its own.
+
+        Raises: Invalid, NotFound, SessionBusy with the deadline, TurnUnfinished.
+        """
+        from emelex_core.sessions import unclaimed
+
+        return unclaimed.append_event(self.database, session_id, event, clock=self.clock)
+
+    def set_title(self, session_id: str, title: str) -> None:
+        """Change the title of a Session that nobody holds. Raises: Invalid, NotFound, SessionBusy."""
+        from emelex_core.sessions import unclaimed
+
+        unclaimed.set_title(self.database, session_id, title, clock=self.clock)
 
     def validate_workspace(self, session: Session, workspace: PathLike) -> Workspace:
         """Check that a directory is the one a Session is bound to, before a model is loaded.
@@ -307,42 +390,34 @@ class MemoryStore:
 
         return reading.retry_failed_job(self.database, job_id, now=self.clock())
 
-    # --- Knowledge and assets -----------------------------------------------------------------------------------------
+    # --- search and assets --------------------------------------------------------------------------------------------
 
-    def list_knowledge(
+    def search_sessions(
         self,
         workspace: PathLike | None,
+        words: str,
         *,
-        limit: int = limits.PAGE_KNOWLEDGE_MAX,
-        before: tuple[int, int] | None = None,
-    ) -> list[Knowledge]:
-        """Active entries of one workspace, or of all, the most recently changed first. Raises: as `list_sessions`."""
-        from emelex_core import identity
-        from emelex_core.knowledge import recall
-        from emelex_core.sessions import rebind, registry
+        session_id: str | None = None,
+        limit: int = limits.PAGE_EVENTS_MAX,
+        after: tuple[float, int] | None = None,
+    ) -> TranscriptHits:
+        """Events that hold every word, literally, also those that a Summary covers; the best first.
 
-        bound = None if workspace is None else identity.inspect(workspace)
+        Brings the index up to date first where the store can be written. Raises: Invalid, as `list_sessions`, Storage.
+        """
+        from emelex_core.sessions import search
+        from emelex_core.sessions import words as literal
+
+        literal.parse(words)
+        if not self.database.read_only:
+            search.catch_up(self.database)
         with self.database.read() as transaction:
-            workspace_id = None
-            if bound is not None:
-                workspace_id = registry.find_workspace(transaction, bound)
-                if workspace_id is None:
-                    rebind.require_not_displaced(transaction, bound)
-                    return []
-            return recall.page(transaction, workspace_id=workspace_id, limit=limit, before=before)
-
-    def get_knowledge(self, workspace: PathLike, key: str) -> Knowledge:
-        """One entry by its exact key. Raises: NotFound, Invalid."""
-        from emelex_core import identity
-        from emelex_core.knowledge import recall
-        from emelex_core.sessions import registry
-
-        bound = identity.inspect(workspace)
-        with self.database.read() as transaction:
-            workspace_id = registry.find_workspace(transaction, bound)
-            if workspace_id is None:
-                raise NotFound(f"no Knowledge under the key {key[:80]!r} in this workspace")
-            return recall.show(transaction, workspace_id, key)
+            found, workspace_id = self._scope(transaction, workspace)
+            if not found:
+                return search.TranscriptHits(hits=(), unindexed=0)
+            return search.search(
+                transaction, words, workspace_id=workspace_id, session_id=session_id, limit=limit, after=after
+            )
 
     def store_asset(self, source: bytes | Readable, *, kind: str | None = None) -> AssetRef:
         """Store media bytes once and return their reference; `kind` where it is not what the bytes are.
