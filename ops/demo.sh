@@ -21,7 +21,8 @@ show import auto "$transcript"
 show memory work
 show memory sessions list
 session=$(emelex memory sessions list --json | .venv/bin/python -P -c 'import json, sys; print(json.loads(sys.stdin.readline())["id"])')
-show memory sessions show "$session" | head -n "${LINES_SHOWN:-60}"
+show memory sessions show "$session" |
+    awk -v most="${LINES_SHOWN:-60}" 'NR <= most; NR == most + 1 { print "… (LINES_SHOWN=1000 shows more)" }'
 show memory knowledge list
 key=$(emelex memory knowledge list --json | .venv/bin/python -P -c 'import json, sys; print(json.loads(sys.stdin.readline())["key"])')
 show memory knowledge show "$key"
