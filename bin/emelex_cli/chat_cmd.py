@@ -10,13 +10,14 @@ The module owns these invariants:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from emelex_cli import recover_cmd
 from emelex_cli.call import Call, typed
 from emelex_cli.chat import lines
-from emelex_cli.chat.commands import ChatCommands
+from emelex_cli.chat.commands import ChatCommands, store_file
 from emelex_cli.chat.conversation import Conversation, title_of
 from emelex_cli.chat.interrupts import Interrupts
 from emelex_cli.chat.slash import COMMANDS
@@ -49,6 +50,7 @@ def chat(
     no_tools: bool = False,
     max_tokens: int | None = None,
     temperature: float | None = None,
+    attach: Sequence[str] = (),
 ) -> int:
     """Talk with a model, in a new Session or with `resume` in one that is there; return the exit code."""
     from emelex_core.agent.attended import Choices
@@ -59,7 +61,7 @@ def chat(
         raise UsageError("there is nothing to say: give a PROMPT, or text on standard input", hint="emelex chat --help")
     with call.writing(create=resume is None) as store, ExitStack() as stack:
         session = None if resume is None else _chosen(call, store, resume)
-        return asyncio.run(_Chat(call, store, stack, session, model, choices).run(words))
+        return asyncio.run(_Chat(call, store, stack, session, model, choices).run(words, attach))
 
 
 def resume(call: Call, *, prompt: str | None = None, session: str | None = None) -> int:
@@ -116,7 +118,7 @@ class _Chat:
         self._setup: AgentSetup | None = None
         self._interrupts: Interrupts | None = None
 
-    async def run(self, words: str) -> int:
+    async def run(self, words: str, attach: Sequence[str]) -> int:
         """Talk until it is over; return the exit code. Raises: EmelexError of a chat that nobody attends."""
         self._interrupts = interrupts = Interrupts()
         teller = self._teller()
@@ -124,6 +126,9 @@ class _Chat:
         conversation = Conversation(self._call.out, teller, self._attach, interrupts, distill=distill)
         with interrupts.taken():
             try:
+                for name in attach:
+                    place = self._call.place(name)
+                    conversation.media.append(await asyncio.to_thread(store_file, self._store, place))
                 await self._talk(conversation, words)
             except Cancelled:
                 if interrupts.exit_code is None:
@@ -140,7 +145,9 @@ class _Chat:
         if self._lines is None:
             await conversation.say(words)
             return
-        commands = ChatCommands(self._call, self._store, resume=self._resume, model=self._reference)
+        commands = ChatCommands(
+            self._call, self._store, resume=self._resume, model=self._reference, media=conversation.media
+        )
         await conversation.attend(self._lines, commands, words)
 
     async def _attach(self, message: str) -> DurableAgentSession:

@@ -44,6 +44,9 @@ def chat(
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", min=1, max=limits.CHAT_TOKENS_MAX, help="Bound of one answer.")
     ] = None,
+    attach: Annotated[
+        list[str] | None, typer.Option("--attach", metavar="FILE", help="A picture, sound or PDF to send along.")
+    ] = None,
     temperature: Annotated[
         float | None,
         typer.Option("--temperature", min=0.0, max=2.0, help="0 always picks the likeliest word; 0.7 unless given."),
@@ -64,6 +67,7 @@ def chat(
         no_tools=no_tools,
         max_tokens=max_tokens,
         temperature=temperature,
+        attach=attach or (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from chat_endpoint import Reply, serving
 from emelex_core import MemoryStore
+from pictures import picture
 from program import PROGRAM, Program
 
 
@@ -142,3 +144,30 @@ def test_an_endpoint_that_is_down_leaves_the_words_in_a_closed_turn(emelex: Prog
         texts = [event.text for event in store.read_events(only_session(emelex).id)]
     assert any("PIN-7731 what next?" in text for text in texts)
     assert only_session(emelex).held_until is None
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_a_picture_goes_along_to_a_model_that_sees(emelex: Program, images: bool) -> None:
+    """Issue 6: stored once, verified, shown to an engine that takes it; any other is told that one was there."""
+    (emelex.workspace / "dock.png").write_bytes(picture(7))
+    with serving(Reply(text="A dock.")) as endpoint:
+        endpoint.configure(emelex.home, images=images)
+        assert emelex("chat", "What is this?", "--attach", "dock.png").out == "A dock.\n"
+        sent = json.dumps(endpoint.asked[0]["messages"][-1])
+    data = base64.b64encode(picture(7)).decode()
+    assert (data in sent) is images
+    assert images or "image/png" in sent
+    with MemoryStore.open(emelex.home) as store:
+        (ref,) = store.read_events(only_session(emelex).id)[0].media
+        assert store.read_asset(ref) == picture(7)
+
+
+@pytest.mark.parametrize(("name", "code"), [("nothing.png", 3), ("notes.txt", 1), (".", 1)])
+def test_what_cannot_be_attached_is_said_before_anything(emelex: Program, name: str, code: int) -> None:
+    (emelex.workspace / "notes.txt").write_text("words")
+    with serving(Reply(text="never")) as endpoint:
+        endpoint.configure(emelex.home)
+        done = emelex("chat", "What is this?", "--attach", name)
+        assert (done.code, endpoint.asked) == (code, [])
+    with MemoryStore.open(emelex.home) as store:
+        assert store.totals().sessions == 0

@@ -47,13 +47,14 @@ class Endpoint:
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     port: int = 0
 
-    def configure(self, home: Path, *, context_tokens: int = 8_192) -> None:
+    def configure(self, home: Path, *, context_tokens: int = 8_192, images: bool = False) -> None:
         """Make it the default model of a Home."""
         home.mkdir(mode=0o700, exist_ok=True)
         config = home / "config.toml"
         config.write_text(
             '[models]\ndefault = "endpoint:scripted"\n[models.endpoint.scripted]\nmodel = "scripted"\ntools = true\n'
             f'base_url = "http://127.0.0.1:{self.port}/v1"\ncontext_tokens = {context_tokens}\n'
+            f"images = {str(images).lower()}\n"
         )
         config.chmod(0o600)
 

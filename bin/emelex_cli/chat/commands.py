@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from emelex_cli.call import Call
 from emelex_cli.chat.slash import COMMANDS, Command
 from emelex_cli.output import neutralise, one_line, path_text
-from emelex_cli.shapes import short
-from emelex_core.errors import UsageError
+from emelex_cli.shapes import short, size
+from emelex_core.errors import Invalid, NotFound, UsageError
 
 if TYPE_CHECKING:
     from emelex_core.agent.durable import DurableAgentSession
+    from emelex_core.events import AssetRef
     from emelex_core.knowledge.records import Knowledge
     from emelex_core.store import MemoryStore
 
@@ -35,15 +37,18 @@ class ChatCommands:
         *,
         resume: Callable[[str], Awaitable[DurableAgentSession]],
         model: str | None,
+        media: list[AssetRef],
     ) -> None:
         self._call = call
         self._out = call.out
         self._store = store
         self._resume = resume
         self._model = model
+        self._media = media
         self._handlers: dict[str, Handler] = {
             "/help": self._help,
             "/compact": self._compact,
+            "/attach": self._attach,
             "/tools": self._tools,
             "/title": self._title,
             "/knowledge": self._knowledge,
@@ -65,6 +70,14 @@ class ChatCommands:
         if argument:
             await agent.set_title(argument)
         self._out.line(one_line(agent.title))
+        return agent
+
+    async def _attach(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
+        if not argument:
+            raise UsageError("/attach needs a file")
+        ref = await asyncio.to_thread(store_file, self._store, self._call.directory / argument)
+        self._media.append(ref)
+        self._out.line(f"{ref.media_type}, {size(ref.size)}: it goes with the next message")
         return agent
 
     async def _tools(self, argument: str, agent: DurableAgentSession | None) -> DurableAgentSession | None:
@@ -146,6 +159,19 @@ class ChatCommands:
         if code != 0:
             self._out.note(f"the worker ended with exit code {code}; `emelex memory failures` may say why")
         return resumed
+
+
+def store_file(store: MemoryStore, path: Path) -> AssetRef:
+    """Store a file's bytes as an asset. Raises: NotFound, Invalid for what is no medium or no file, Storage."""
+    try:
+        if path.exists() and not path.is_file():
+            raise Invalid(f"{path_text(path)} is no regular file")
+        with path.open("rb") as file:
+            return store.store_asset(file)
+    except FileNotFoundError:
+        raise NotFound(f"there is no file {path_text(path)}") from None
+    except OSError as error:
+        raise Invalid(f"{path_text(path)} cannot be read: {error.strerror}") from None
 
 
 def _begun(agent: DurableAgentSession | None) -> DurableAgentSession:

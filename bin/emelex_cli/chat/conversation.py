@@ -25,6 +25,7 @@ from emelex_core.errors import Cancelled, EmelexError, Poisoned, UsageError
 
 if TYPE_CHECKING:
     from emelex_core.agent.durable import DurableAgentSession
+    from emelex_core.events import AssetRef
     from emelex_core.publish import PublishedJob
 
 Attach = Callable[[str], Awaitable["DurableAgentSession"]]
@@ -52,6 +53,7 @@ class Conversation:
         self._distill = distill
         self._turns = 0
         self.agent: DurableAgentSession | None = None
+        self.media: list[AssetRef] = []
         self.job: PublishedJob | None = None
         self.session_id: str | None = None
 
@@ -61,11 +63,14 @@ class Conversation:
         return self._turns
 
     async def say(self, message: str) -> None:
-        """Run one turn. Raises: EmelexError of the turn, which is closed then."""
+        """Run one turn with the media that wait for it. Raises: EmelexError of the turn, which is closed then."""
+        from emelex_core.events import Event
+
         if self.agent is None:
             self.agent = await self._attach(message)
         with self._interrupts.turn() as cancel:
-            await self.agent.run(message, sink=self._teller.hear, cancel=cancel)
+            await self.agent.run(Event.user(message, *self.media), sink=self._teller.hear, cancel=cancel)
+        self.media.clear()
         self._turns += 1
         self._teller.finish()
 

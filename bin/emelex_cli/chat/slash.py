@@ -10,6 +10,7 @@ from emelex_core.errors import UsageError
 COMMANDS: Final[dict[str, str]] = {
     "/help": "say what can be typed here",
     "/compact": "plan a Summary of this Session; `/compact now` closes, works and resumes in one step",
+    "/attach": "send a picture, sound or PDF with the next message: `/attach FILE`",
     "/tools": "list the tools; `/tools off NAME` and `/tools on NAME` take one away and give it back",
     "/title": "print the Session's title, or give it a new one: `/title WORDS`",
     "/knowledge": "list what is known of this workspace, or what fits: `/knowledge WORDS`",
