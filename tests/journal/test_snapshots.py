@@ -23,7 +23,7 @@ CONFIG = {"system": "Be brief.", "sampling": {"temperature": 0.0, "seed": 7}}
 
 def make(**changes: Any) -> SessionSnapshot:
     """A snapshot of the sample, with changes."""
-    return SessionSnapshot.of(**{"config": CONFIG, "root": "/work/parcels", "tools": TOOLS, **changes})
+    return SessionSnapshot.of(**{"config": CONFIG, "root": "/srv/parcels", "tools": TOOLS, **changes})
 
 
 def test_an_empty_session_gets_its_snapshot_once(store: MemoryStore, session: Session, lease: SessionLease) -> None:
@@ -92,13 +92,13 @@ def test_many_differences_are_counted() -> None:
 def test_only_the_spelling_of_the_root_may_change(store: MemoryStore, session: Session, lease: SessionLease) -> None:
     """64: another path of the same directory is noted; nothing else of the snapshot moves."""
     snapshots.keep(lease, make(), clock=store.clock)
-    moved = make(root="/work/renamed")
+    moved = make(root="/srv/renamed")
     assert make().difference(moved) is None
     snapshots.keep(lease, moved, clock=store.clock)
     found = store.session_snapshot(session.id)
     assert found == moved
     assert found is not None
-    assert found.root_path == "/work/renamed"
+    assert found.root_path == "/srv/renamed"
     with pytest.raises(SnapshotMismatch):
         snapshots.keep(lease, make(root="/elsewhere", config={}), clock=store.clock)
     assert store.session_snapshot(session.id) == moved
@@ -149,6 +149,6 @@ def test_a_snapshot_is_exported_and_goes_with_its_session(
     export_session(store, pieces.append, store.get_session(session.id))
     exported = json.loads(b"".join(pieces))["sessions"][0]["snapshot"]
     assert exported["config"] == CONFIG
-    assert exported["authority"] == {"root": {"path": "/work/parcels"}, "tools": TOOLS}
+    assert exported["authority"] == {"root": {"path": "/srv/parcels"}, "tools": TOOLS}
     store.delete_session(session.id)
     assert rows(store.database.path, "SELECT count(*) FROM session_snapshots") == [(0,)]
