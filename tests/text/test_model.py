@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from emelex_core.engine.ports import CancelToken, ChatEngine
-from emelex_core.models.load import load_engine
-from emelex_core.models.resolve import resolve_model
 from emelex_workers.distil import distil
 from emelex_workers.summarise import summarise
 from emelex_workers.text import guard, secrets
@@ -19,16 +14,6 @@ from .conftest import coding_transcript, stored, support_transcript
 from .test_summarise import padded, statement_session
 
 pytestmark = pytest.mark.model
-
-
-@pytest.fixture(scope="module")
-def builtin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatEngine]:
-    """The built-in model, one thread, as a worker runs it."""
-    models_dir: Path = tmp_path_factory.mktemp("home") / "models"
-    models_dir.mkdir(mode=0o700)
-    resolved = resolve_model("builtin:smollm2-135m", models_dir=models_dir, endpoints={})
-    with load_engine(resolved, threads=1, context_tokens=4_096) as engine:
-        yield engine
 
 
 def test_a_summary_by_the_built_in_model_keeps_what_the_rules_chose(builtin: ChatEngine) -> None:
