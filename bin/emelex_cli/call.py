@@ -146,15 +146,19 @@ def typed(text: str) -> str:
 
 
 def has_database(home: Home) -> bool:
-    """Whether the Home has a database. Raises: Storage, Refused when that cannot be told."""
+    """Whether the Home has a database. Raises: Storage, Refused when that cannot be told, or is not ours to tell."""
     try:
         os.lstat(home.database)
     except FileNotFoundError:
+        # Somebody else's Home must not look like an empty one.
+        for directory in (home.root, home.memory):
+            if homes.exists(directory):
+                homes.check_directory(directory)
         return False
     except NotADirectoryError:
         raise Refused(f"{home.root} is not a directory, or something above it is none") from None
     except OSError as error:
-        raise Storage(f"cannot look into {home.memory}: {error.strerror}") from error
+        raise homes.storage_error(error, f"cannot look into {home.memory}") from error
     return True
 
 

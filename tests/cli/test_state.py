@@ -154,7 +154,8 @@ def test_reading_works_where_nothing_can_be_written(
 def _as_nobody(emelex: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program without root's powers; its modules are imported before, since their place may be closed."""
     code = f"""
-        import sys, emelex_cli.app, emelex_cli.queue_cmd, emelex_cli.sessions_cmd, emelex_cli.knowledge_cmd, msgspec
+        import sys, unicodedata, emelex_cli.app, emelex_cli.queue_cmd, emelex_cli.sessions_cmd, msgspec
+        import emelex_cli.knowledge_cmd
         import emelex_cli.jobs_cmd, emelex_core.config, emelex_core.jobs.reading, emelex_core.store, emelex_cli.grammar
         emelex_cli.grammar.parse(["memory", "sessions", "show", "0123456789ab", "--all"])
         {BECOME_NOBODY}
@@ -187,3 +188,17 @@ def test_a_held_lock_is_busy(emelex: Program, talk: Talk) -> None:
         assert emelex("memory", "status").code == 0
     assert (result.code, result.error["kind"]) == (75, "StorageBusy")
     assert str(emelex.database) in result.error["message"]
+
+
+@pytest.mark.parametrize("words", [("memory", "status"), ("memory", "work"), ("memory", "jobs", "list")])
+def test_a_home_that_others_can_write_is_no_empty_one(emelex: Program, words: tuple[str, ...]) -> None:
+    """K7, K9: also while nothing is stored in it; so is one that belongs to somebody else."""
+    emelex.home.mkdir()
+    emelex.home.chmod(0o777)
+    done = emelex(*words)
+    assert (done.code, "writable by group or others" in done.err) == (6, True)
+    if os.geteuid() == 0:
+        emelex.home.chmod(0o700)
+        os.chown(emelex.home, 12_345, 12_345)
+        done = emelex(*words)
+        assert (done.code, "belongs to user 12345" in done.err) == (6, True)
