@@ -48,10 +48,11 @@ def check_line(text: str, *, what: str, bytes_max: int) -> str:
     return text
 
 
-def check_json(value: Json, *, what: str, bytes_max: int) -> None:
+def check_json(value: Json, *, what: str, bytes_max: int, halves: bool = False) -> None:
     """Walk a JSON value and raise Invalid, naming the place in it, at the first thing that may not be stored.
 
-    The walk is iterative: a value nested deeper than Python's stack is refused like any other.
+    With `halves` a text may hold lone surrogates, which the caller joins or refuses. The walk is iterative: a value
+    nested deeper than Python's stack is refused like any other.
     """
     nodes = 0
     size = 0
@@ -63,7 +64,12 @@ def check_json(value: Json, *, what: str, bytes_max: int) -> None:
             raise Invalid(f"{what}: more than {limits.JSON_NODES_MAX} JSON values")
         if isinstance(item, str):
             # What is ASCII is text, as long as it has characters; only the rest needs to be encoded to know.
-            size += len(item) if item.isascii() else len(check_text(item, what=_place(what, path)))
+            if item.isascii():
+                size += len(item)
+            elif halves:
+                size += len(item.encode("utf-8", "surrogatepass"))
+            else:
+                size += len(check_text(item, what=_place(what, path)))
         elif item is None or item is True or item is False:
             size += 4
         elif isinstance(item, int):
@@ -137,11 +143,11 @@ def decode_stored(data: bytes | str, *, what: str) -> Json:
         raise Corrupt(f"{what}: stored JSON does not parse: {error}") from None
 
 
-def parse_strict(data: bytes | str, *, what: str, bytes_max: int) -> Json:
+def parse_strict(data: bytes | str, *, what: str, bytes_max: int, halves: bool = False) -> Json:
     """Parse foreign JSON (a model's, a tool's, a person's) strictly; raise Invalid naming what and where.
 
     Beyond JSON's grammar this refuses duplicate keys, NaN and Infinity, numbers that overflow, and integers of more
-    than 64 bits.
+    than 64 bits. `halves` is for texts that come in pieces (`check_json`).
     """
     raw = data if isinstance(data, bytes) else check_text(data, what=what)
     if len(raw) > bytes_max:
@@ -161,7 +167,7 @@ def parse_strict(data: bytes | str, *, what: str, bytes_max: int) -> Json:
         raise Invalid(f"{what}: nested deeper than {limits.JSON_DEPTH_MAX}") from None
     except json.JSONDecodeError as error:
         raise Invalid(f"{what}: not JSON at line {error.lineno} column {error.colno}: {error.msg}") from None
-    check_json(value, what=what, bytes_max=bytes_max)
+    check_json(value, what=what, bytes_max=bytes_max, halves=halves)
     return value
 
 

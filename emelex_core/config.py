@@ -40,6 +40,8 @@ _CONTEXT_TOKENS_MAX: Final = 16 * limits.MIB
 _NICE_MAX: Final = 19
 _LOCAL_MODELS: Final = ("builtin:", "local:")
 _ENDPOINT_TABLE: Final = "models.endpoint"
+_MODES: Final = ("auto", "review")
+"""What becomes of what a distillation finds, the stricter one last."""
 
 Plain = str | int | float | bool
 Stricter = Callable[[Any, Any], Any]
@@ -79,9 +81,13 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distillation:
-    """`[distillation]`: whether Sessions are queued for distillation at all."""
+    """`[distillation]`: whether Sessions are queued for it at all, and whether what it finds waits for a person.
+
+    `mode` is `auto` or `review`.
+    """
 
     enabled: bool
+    mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +184,10 @@ def _text(value: Any) -> str | None:
     return "it must be a text of 1 to 512 bytes"
 
 
+def _mode(value: Any) -> str | None:
+    return None if value in _MODES else f"it must be {' or '.join(_MODES)}"
+
+
 def _number(value: Any) -> str | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 86_400:
         return None
@@ -195,6 +205,10 @@ def _higher(user: Any, project: Any) -> Any:
 
 def _off(user: Any, project: Any) -> Any:
     return user and project
+
+
+def _later(user: Any, project: Any) -> Any:
+    return max(user, project, key=_MODES.index)
 
 
 def _not_a_projects(user: Any, project: Any) -> Any:
@@ -234,6 +248,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             unset=limits.COMPACTION_KEEP_TURNS,
         ),
         "distillation.enabled": Key(default=True, check=_switch, stricter=_off),
+        "distillation.mode": Key(default="auto", check=_mode, stricter=_later),
         "retention.sessions_days": Key(
             default=None, check=_integer(1, limits.RETENTION_DAYS_MAX), stricter=_not_a_projects
         ),
@@ -242,7 +257,8 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         ),
     }
 )
-"""Every plain key. A project lowers threads and context, raises niceness, percentages and kept turns, and turns off."""
+"""Every plain key. A project lowers threads and context, raises niceness, percentages and kept turns, turns off,
+and asks for review."""
 
 ENDPOINT_KEYS: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
     {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from emelex_cli.output import Output, path_text
 from emelex_core import home as homes
-from emelex_core.errors import Invalid, NotFound, Refused, Storage, UsageError, WorkspaceMismatch
+from emelex_core.errors import Invalid, NotFound, Refused, UsageError, WorkspaceMismatch
 
 if TYPE_CHECKING:
     from emelex_core.config import Config

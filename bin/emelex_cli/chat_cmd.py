@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from emelex_cli import recover_cmd
 from emelex_cli.call import Call, typed
-from emelex_cli.chat import lines
+from emelex_cli.chat import choosing, greeting, lines
+from emelex_cli.chat.aftermath import explain_busy
 from emelex_cli.chat.commands import ChatCommands, store_file
 from emelex_cli.chat.conversation import Conversation, title_of
 from emelex_cli.chat.interrupts import Interrupts
@@ -25,20 +26,17 @@ from emelex_cli.chat.tellers import JsonTeller, PlainTeller, ScreenTeller, Telle
 from emelex_cli.output import counted, neutralise, one_line, say
 from emelex_cli.progress import can_show
 from emelex_core import limits
-from emelex_core.errors import Cancelled, NotFound, UsageError
+from emelex_core.errors import Cancelled, SessionBusy, UsageError
 
 if TYPE_CHECKING:
     from emelex_core.agent.attended import Choices
+    from emelex_core.agent.calls import ToolDeclaration
     from emelex_core.agent.durable import DurableAgentSession
     from emelex_core.agent.durable_setup import AgentSetup
     from emelex_core.agent.ports import ApprovalDecision, ApprovalRequest
     from emelex_core.knowledge.records import Knowledge
     from emelex_core.sessions.records import Session
     from emelex_core.store import MemoryStore
-
-OWN_SOURCE: Final = "emelex"
-NEWEST: Final = ""
-"""What `--resume` without a Session asks for."""
 
 
 def chat(
@@ -47,7 +45,7 @@ def chat(
     prompt: str | None = None,
     resume: str | None = None,
     model: str | None = None,
-    no_tools: bool = False,
+    tools: bool | None = None,
     max_tokens: int | None = None,
     temperature: float | None = None,
     attach: Sequence[str] = (),
@@ -55,18 +53,18 @@ def chat(
     """Talk with a model, in a new Session or with `resume` in one that is there; return the exit code."""
     from emelex_core.agent.attended import Choices
 
-    choices = Choices(tools=False if no_tools else None, output_tokens_max=max_tokens, temperature=temperature)
+    choices = Choices(tools=tools, output_tokens_max=max_tokens, temperature=temperature)
     words = _words(prompt)
     if not words and not _attended(call):
         raise UsageError("there is nothing to say: give a PROMPT, or text on standard input", hint="emelex chat --help")
     with call.writing(create=resume is None) as store, ExitStack() as stack:
-        session = None if resume is None else _chosen(call, store, resume)
+        session = None if resume is None else choosing.chosen(call, store, resume)
         return asyncio.run(_Chat(call, store, stack, session, model, choices).run(words, attach))
 
 
 def resume(call: Call, *, prompt: str | None = None, session: str | None = None) -> int:
     """Go on with a Session of this workspace, the newest one where none is named."""
-    return chat(call, prompt=prompt, resume=session or NEWEST)
+    return chat(call, prompt=prompt, resume=session or choosing.NEWEST)
 
 
 def _words(prompt: str | None) -> str:
@@ -77,20 +75,6 @@ def _words(prompt: str | None) -> str:
 
 def _attended(call: Call) -> bool:
     return lines.is_attended() and not call.out.json
-
-
-def _chosen(call: Call, store: MemoryStore, wanted: str) -> Session:
-    """The Session to go on with. Raises: NotFound, WorkspaceMismatch, before any model is looked at."""
-    if wanted != NEWEST:
-        session = call.session(store, wanted, everywhere=False)
-    else:
-        found = store.list_sessions(call.directory)
-        own = next((session for session in found if session.source == OWN_SOURCE), None)
-        if own is None:
-            raise NotFound("no chat was begun in this directory yet", hint="`emelex chat` begins one")
-        session = own
-    store.validate_workspace(session, call.directory)
-    return session
 
 
 class _Chat:
@@ -115,7 +99,7 @@ class _Chat:
         self._lines = (
             lines.TerminalLines(call.home.root / lines.HISTORY_NAME, tuple(COMMANDS)) if self._attended else None
         )
-        self._setup: AgentSetup | None = None
+        self._loading: asyncio.Future[AgentSetup] | None = None
         self._interrupts: Interrupts | None = None
 
     async def run(self, words: str, attach: Sequence[str]) -> int:
@@ -133,6 +117,11 @@ class _Chat:
             except Cancelled:
                 if interrupts.exit_code is None:
                     raise
+            except asyncio.CancelledError:
+                if not interrupts.take_stopped():
+                    raise
+                if interrupts.exit_code is None:
+                    raise Cancelled("stopped before anything was said") from None
             finally:
                 await conversation.close()
         teller.finish()
@@ -146,29 +135,66 @@ class _Chat:
             await conversation.say(words)
             return
         commands = ChatCommands(
-            self._call, self._store, resume=self._resume, model=self._reference, media=conversation.media
+            self._call,
+            self._store,
+            resume=self._resume,
+            model=self._reference,
+            media=conversation.media,
+            offered=self._offered,
         )
+        greeting.greet(self._call, self._model_reference(), tools=self._has_tools(conversation))
         await conversation.attend(self._lines, commands, words)
 
     async def _attach(self, message: str) -> DurableAgentSession:
         """Begin a Session with its first message, or go on with the one that was chosen."""
         from emelex_core.agent.durable import DurableAgentSession
 
-        self._setup = await asyncio.to_thread(self._prepared)
+        setup = await self._loaded()
         if self._session is not None:
             return await self._resume(self._session.id)
         title = title_of(message, bytes_max=limits.TITLE_BYTES_MAX)
-        return await DurableAgentSession.open(self._store, self._call.directory, self._setup, title=title)
+        return await DurableAgentSession.open(self._store, self._call.directory, setup, title=title)
+
+    async def _loaded(self) -> AgentSetup:
+        """What the chat runs with. Loading goes on when the waiting is stopped, and is waited for the next time."""
+        assert self._interrupts is not None
+        loading = self._loading
+        if loading is None or (loading.done() and loading.exception() is not None):
+            self._loading = loading = asyncio.ensure_future(asyncio.to_thread(self._prepared))
+            loading.add_done_callback(_heard)
+        waiting = asyncio.ensure_future(_until(loading))
+        with self._interrupts.working(waiting):
+            return await waiting
 
     async def _resume(self, session_id: str) -> DurableAgentSession:
         from emelex_core.agent.durable import DurableAgentSession
 
-        assert self._setup is not None
-        agent = await DurableAgentSession.resume(self._store, session_id, self._call.directory, self._setup)
+        setup = await self._loaded()
+        try:
+            agent = await DurableAgentSession.resume(self._store, session_id, self._call.directory, setup)
+        except SessionBusy as error:
+            explain_busy(error, session_id)
+            raise
         interrupted = agent.take_interrupted_turn()
         if interrupted is not None:
             recover_cmd.tell(self._call, interrupted)
         return agent
+
+    def _model_reference(self) -> str:
+        """What answers, as far as that is known before a model is loaded."""
+        begun_with = None if self._session is None else self._session.model_reference
+        return self._reference or begun_with or self._call.config.models.default
+
+    def _has_tools(self, conversation: Conversation) -> bool:
+        if conversation.agent is not None:
+            return bool(conversation.agent.agent.declarations)
+        return greeting.has_tools(self._model_reference(), self._choices.tools)
+
+    def _offered(self) -> Sequence[ToolDeclaration]:
+        """The tools that a new chat will offer."""
+        from emelex_cli.chat.preparing import offered
+
+        return offered(self._call) if greeting.has_tools(self._model_reference(), self._choices.tools) else ()
 
     def _prepared(self) -> AgentSetup:
         from emelex_cli.chat.preparing import prepare
@@ -211,8 +237,13 @@ class _Chat:
         try:
             with self._interrupts.asking(asking):
                 granted = await asking
-        except (lines.Interrupted, asyncio.CancelledError):
+        except lines.Interrupted:
             self._interrupts.typed()
+            granted = False
+        except asyncio.CancelledError:
+            # By a signal, which has stopped the turn already; or by the turn, which was stopped.
+            if not self._interrupts.take_stopped():
+                raise
             granted = False
         return ApprovalDecision(granted=granted, reason="" if granted else "the person said no")
 
@@ -236,3 +267,13 @@ class _Chat:
         elif session is not None and self._attended:
             queued = "; queued for Knowledge, `emelex memory work` does it" if conversation.job is not None else ""
             self._call.out.note(f"Session {session[:8]} is closed{queued}")
+
+
+async def _until(loading: asyncio.Future[AgentSetup]) -> AgentSetup:
+    return await asyncio.shield(loading)
+
+
+def _heard(loading: asyncio.Future[AgentSetup]) -> None:
+    """Take note of a failure that nobody waits for any more; the next message meets it again."""
+    if not loading.cancelled():
+        loading.exception()

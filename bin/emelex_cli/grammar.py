@@ -88,15 +88,18 @@ def import_(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="transcript files, or folders that hold some")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count everything, store nothing.")] = False,
     no_distill: Annotated[bool, typer.Option("--no-distill", help="Do not queue the Sessions for Knowledge.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also Sessions that were deleted here, or that retention removed.")
+    ] = False,
 ) -> Run:
-    """Import transcripts of other agents as Sessions. Importing again changes nothing.
+    """Import transcripts of other agents as Sessions. Importing again changes nothing, and brings nothing back.
 
     A Session belongs to the directory that its transcript records, where that exists, else to the current one; -C names
     another for all of them.
     """
     from emelex_cli import import_cmd
 
-    return partial(import_cmd.import_, format=format, paths=paths, dry_run=dry_run, no_distill=no_distill)
+    return partial(import_cmd.import_, format=format, paths=paths, dry_run=dry_run, no_distill=no_distill, again=again)
 
 
 @app.command(epilog=GLOBAL_OPTIONS, rich_help_panel=_MACHINE)

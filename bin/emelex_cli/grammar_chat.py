@@ -40,7 +40,10 @@ def chat(
         typer.Option("--resume", metavar="[=SESSION]", help="Go on with a Session, the newest where none is named."),
     ] = None,
     model: Model = None,
-    no_tools: Annotated[bool, typer.Option("--no-tools", help="Offer the model no tools.")] = False,
+    tools: Annotated[
+        bool | None,
+        typer.Option("--tools/--no-tools", help="Offer the model tools or none; the built-in model gets none unasked."),
+    ] = None,
     max_tokens: Annotated[
         int | None, typer.Option("--max-tokens", min=1, max=limits.CHAT_TOKENS_MAX, help="Bound of one answer.")
     ] = None,
@@ -64,7 +67,7 @@ def chat(
         prompt=prompt,
         resume=resume,
         model=model,
-        no_tools=no_tools,
+        tools=tools,
         max_tokens=max_tokens,
         temperature=temperature,
         attach=attach or (),

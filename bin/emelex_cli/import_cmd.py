@@ -24,7 +24,7 @@ from emelex_core.errors import Cancelled, EmelexError, Storage, UsageError
 if TYPE_CHECKING:
     from emelex_cli.progress import Bar
     from emelex_core.engine.ports import CancelToken
-    from emelex_core.imports.importer import ImportedSession, ImportTotals
+    from emelex_core.imports.report import ImportedSession, ImportTotals
     from emelex_core.store import MemoryStore
 
 NAMES_SHOWN: Final = 8
@@ -38,6 +38,7 @@ def import_(
     paths: Sequence[str],
     dry_run: bool = False,
     no_distill: bool = False,
+    again: bool = False,
 ) -> int:
     """Import transcripts; return 0, or the code of what failed."""
     from emelex_cli.progress import bar
@@ -60,6 +61,7 @@ def import_(
                 workspace=call.given_directory,
                 dry_run=dry_run,
                 distill=config.distillation.enabled and not no_distill,
+                again=again,
                 listen=told.session,
                 problem=told.problem,
                 progress=told.progress,
@@ -75,7 +77,7 @@ def import_(
     _tell(call, totals, told.workspaces, dry_run=dry_run)
     if not told.problems:
         return 0
-    return told.problems[0].exit_code if not totals.sessions else EmelexError.exit_code
+    return EmelexError.exit_code if totals.sessions or totals.removed else told.problems[0].exit_code
 
 
 def require_format(format: str) -> None:  # noqa: A002 - the contract's own word
@@ -104,7 +106,8 @@ class _Told:
 
     def session(self, found: ImportedSession) -> None:
         """Tell one Session."""
-        self.workspaces.setdefault(found.workspace, set()).add(found.id)
+        if found.workspace is not None:
+            self.workspaces.setdefault(found.workspace, set()).add(found.id)
         if self._unwritten is not None:
             return
         self._shown.pause()
@@ -149,11 +152,13 @@ def _place(call: Call, path: str) -> Path:
 
 def _record(found: ImportedSession) -> dict[str, object]:
     record = {"type": "import_session", **asdict(found), "path": path_text(found.path)}
-    # A dry run stores nothing, so that there is no id to tell.
+    # Nothing is stored in a dry run, nor of what was removed: there is no id to tell.
     return {**record, "id": found.id or None}
 
 
 def _sentence(found: ImportedSession) -> str:
+    if found.removed:
+        return f"removed   {one_line(found.source)}  stays away  {short(found.title, 80)}"
     what = "already here" if found.already else f"{counted(found.turns, 'turn')}, {counted(found.events, 'event')}"
     odd = f"; odd: {_counts(found.defects)}" if found.defects else ""
     return f"{found.id[:8] or 'dry run '}  {one_line(found.source)}  {what}  {short(found.title, 80)}{odd}"
@@ -171,6 +176,10 @@ def _tell(call: Call, totals: ImportTotals, workspaces: Mapping[str, set[str]], 
     )
     if not dry_run:
         _tell_places(call, workspaces)
+    if totals.removed:
+        call.out.line(
+            f"{counted(totals.removed, 'Session')} stayed away, removed here before; import with --again to bring back"
+        )
     if totals.skipped:
         call.out.line(f"skipped, as known noise: {_counts(totals.skipped)}")
     if totals.defects:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from emelex_core.errors import Corrupt
 
 if TYPE_CHECKING:
     from emelex_core.journal.records import JournalledTurn
+    from emelex_core.retention.redaction import RedactionRecord
     from emelex_core.sessions.records import Session, StoredEvent
     from emelex_core.store import MemoryStore
 
@@ -53,11 +54,12 @@ def show(call: Call, *, session: str, everywhere: bool = False, raw: bool = Fals
         summary = None if raw else _summary(store, found)
         events = _events(store, found, raw=raw)
         unfinished = _unfinished(call, store, found)
+        redactions = store.redactions(found.id)
         if call.out.json:
-            _document(call, found, summary, events, unfinished)
+            _document(call, found, summary, events, unfinished, redactions)
             return 0
         transcript.heading(call.out, found)
-        for record in store.redactions(found.id):
+        for record in redactions:
             told = f"{counted(record.places, 'place')} in {counted(record.events, 'event')}"
             call.out.line(f"redacted {shapes.moment(record.redacted_at)}: {told}")
         if summary is not None:
@@ -102,6 +104,7 @@ def _document(
     summary: StoredEvent | None,
     events: Iterator[StoredEvent],
     unfinished: JournalledTurn | None,
+    redactions: Sequence[RedactionRecord],
 ) -> None:
     from emelex_core.archive.document import Document
 
@@ -110,6 +113,7 @@ def _document(
         document.value("summary", None if summary is None else shapes.event(summary))
         document.items("events", map(shapes.event, events))
         document.value("unfinished_turn", None if unfinished is None else shapes.unfinished_turn(unfinished))
+        document.value("redactions", [shapes.redaction(record) for record in redactions])
     call.out.write("\n")
 
 

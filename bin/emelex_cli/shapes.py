@@ -1,6 +1,7 @@
 """Stored records as JSON, one function a shape; docs/json.md describes each and a test holds the two together.
 
-Instants are RFC 3339 in UTC. Texts stand as stored; the sink makes them safe.
+Instants are RFC 3339 in UTC. Texts stand as stored; the sink makes them safe. What the export also has is the
+core's: one record has one shape.
 """
 
 from __future__ import annotations
@@ -17,50 +18,23 @@ if TYPE_CHECKING:
     from emelex_core.journal.records import JournalledTurn
     from emelex_core.knowledge.records import Knowledge
     from emelex_core.publish import PublishedJob
+    from emelex_core.retention.redaction import RedactionRecord
     from emelex_core.sessions.records import Session, StoredEvent
     from emelex_queue.pausing import Pause
 
 
 def session(found: Session) -> dict[str, Any]:
-    """A Session without its events."""
-    return {
-        "id": found.id,
-        "title": found.title,
-        "workspace": found.workspace_path,
-        "source": found.source,
-        "source_id": found.source_id,
-        "source_cwd": found.source_cwd,
-        "parent": found.parent_session_id,
-        "model": found.model_reference,
-        "model_snapshot": found.model_snapshot_id,
-        "events": found.last_sequence,
-        "event_bytes": found.event_bytes,
-        "summary_sequence": found.summary_sequence or None,
-        "covered_sequence": found.covered_sequence or None,
-        "held_until": iso(found.held_until),
-        "created_at": iso(found.created_at),
-        "updated_at": iso(found.updated_at),
-    }
+    """A Session without its events, as the export has it."""
+    from emelex_core.archive import shapes
+
+    return shapes.session(found)
 
 
 def event(found: StoredEvent) -> dict[str, Any]:
-    """An event with all its parts."""
-    import msgspec
+    """An event with all its parts, as the export has it."""
+    from emelex_core.archive import shapes
 
-    return {
-        "id": found.id,
-        "sequence": found.sequence,
-        "turn_id": found.turn_id,
-        "turn_position": found.turn_position,
-        "turn_size": found.turn_size,
-        "kind": found.kind.value,
-        "label": found.label,
-        "parts": [msgspec.to_builtins(part) for part in found.parts],
-        "provenance": found.provenance,
-        "source_record": found.source_record,
-        "occurred_at": iso(found.occurred_at),
-        "created_at": iso(found.created_at),
-    }
+    return shapes.event(found)
 
 
 def unfinished_turn(found: JournalledTurn) -> dict[str, Any]:
@@ -73,6 +47,11 @@ def unfinished_turn(found: JournalledTurn) -> dict[str, Any]:
         "checkpoints": found.checkpoints,
         "calls": [{"call_id": one.call_id, "name": one.name, "state": one.state.value} for one in calls],
     }
+
+
+def redaction(found: RedactionRecord) -> dict[str, Any]:
+    """One redaction that was made in a Session."""
+    return {**asdict(found), "redacted_at": iso(found.redacted_at)}
 
 
 def job(found: Job) -> dict[str, Any]:
@@ -110,22 +89,10 @@ def published(found: PublishedJob, *, estimated: bool | None = None) -> dict[str
 
 
 def knowledge(found: Knowledge) -> dict[str, Any]:
-    """An entry with the evidence of its active version."""
-    return {
-        "key": found.key,
-        "content": found.content,
-        "confidence": found.confidence,
-        "version": found.version,
-        "pinned": found.pinned,
-        "forgotten": found.tombstoned_at is not None,
-        "origin": found.origin,
-        "session": found.session_id,
-        "session_stored": found.source_alive,
-        "job": found.job_id,
-        "evidence": None if found.evidence is None else asdict(found.evidence),
-        "created_at": iso(found.created_at),
-        "updated_at": iso(found.updated_at),
-    }
+    """An entry with the evidence of its active version, as the export has it."""
+    from emelex_core.archive import shapes
+
+    return shapes.knowledge(found)
 
 
 def pause(found: Pause) -> dict[str, Any]:

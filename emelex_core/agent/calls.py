@@ -91,7 +91,7 @@ class Tool(Protocol):
         ...
 
     def preview(self, arguments: Arguments) -> str:
-        """What would happen, in words for the person who approves. At most 4 KiB of it are shown."""
+        """What would happen, whole, in words for the person who approves. Over 4 KiB the call is refused unasked."""
         ...
 
     async def run(self, arguments: Arguments, context: ToolContext) -> ToolOutcome:

@@ -23,6 +23,8 @@ from emelex_core.events import Event, EventKind, Part, ToolResultPart
 RESULT_BYTES_MIN: Final = 256
 """Shorter answers of tools are not shortened any more."""
 
+ROOM_HINT: Final = "use --no-tools, a smaller --max-tokens, or a model with a larger context"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
@@ -37,10 +39,11 @@ class Fitted:
         """What is missing, in one line; None for nothing."""
         said: list[str] = []
         if self.left_out:
-            said.append(f"{self.left_out} earlier turns were left out")
+            said.append(f"{_counted(self.left_out, 'earlier turn')} left out")
         if self.shortened:
-            said.append(f"{self.shortened} tool results were shortened")
-        return f"{' and '.join(said)}, because they do not fit the model's context" if said else None
+            said.append(f"{_counted(self.shortened, 'tool result')} shortened")
+        them = "it does" if self.left_out + self.shortened == 1 else "they do"
+        return f"{' and '.join(said)}, because {them} not fit the model's context" if said else None
 
 
 def fit(
@@ -101,9 +104,12 @@ def _joined(opening: list[Event], turns: list[list[Event]], kept: int) -> tuple[
 
 
 def _note(left_out: int) -> Event:
-    return Event.context(
-        f"[{left_out} earlier turns are left out here, because they do not fit the model's context.]", label="left_out"
-    )
+    turns = "1 earlier turn is" if left_out == 1 else f"{left_out} earlier turns are"
+    return Event.context(f"[{turns} left out here for want of room in the model's context.]", label="left_out")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun} was" if count == 1 else f"{count} {noun}s were"
 
 
 def _squeezed(fitted: Fitted, measure: Callable[[tuple[Event, ...]], int], tokens: int) -> Fitted:
@@ -114,7 +120,8 @@ def _squeezed(fitted: Fitted, measure: Callable[[tuple[Event, ...]], int], token
         longest = max(range(len(events)), key=lambda index: _result_bytes(events[index]), default=None)
         if longest is None or _result_bytes(events[longest]) <= RESULT_BYTES_MIN:
             raise PermanentFailure(
-                f"the newest turn alone has {size} tokens, and {tokens} are what the model's context leaves for it"
+                f"the newest turn alone has {size} tokens, and {tokens} are what the model's context leaves for it",
+                hint=ROOM_HINT,
             )
         events[longest] = _halved(events[longest])
         changed.add(longest)

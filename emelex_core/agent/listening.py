@@ -22,6 +22,11 @@ class Listener:
     _silent: bool = field(default=False, init=False)
     _free: bool = field(default=False, init=False)
 
+    @property
+    def told(self) -> str:
+        """The words so far."""
+        return self._told
+
     def hear(self, piece: str) -> None:
         """Take a piece of the raw answer."""
         if self._silent:

@@ -6,7 +6,8 @@ The module owns these invariants:
   event loop never waits for it, and hears text through `call_soon_threadsafe`.
 - When the waiting task is dropped, the engine is stopped.
 - The prompt fits the context: what does not is left out by whole turns, and said (`fitting`).
-- A picture goes to an engine that sees; any other is told that one was there.
+- An answer that goes in circles is stopped, and what it said before is the answer (`repeating`).
+- A picture goes to an engine that sees, which counts it into the prompt; any other is told that one was there.
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Self
 
 from emelex_core import limits
 from emelex_core.agent.dialects import Dialect, Offer, dialect_of, plain_text
-from emelex_core.agent.fitting import Fitted, fit
+from emelex_core.agent.fitting import ROOM_HINT, Fitted, fit
+from emelex_core.agent.listening import Listener
+from emelex_core.agent.repeating import LoopWatch
 from emelex_core.agent.rounds import ModelIdentity, ModelReply, ModelRequest, Usage
 from emelex_core.engine.cancel import CancelToken
 from emelex_core.engine.ports import ChatEngine, FinishReason, Image, Message, Request, Role
-from emelex_core.errors import EmelexError
+from emelex_core.errors import Cancelled, EmelexError, OutputRejected, PermanentFailure
 from emelex_core.events import AssetRef, Event, EventKind, MediaPart, ToolCallPart, ToolResultPart
 
 IMAGE_BYTES_MAX: Final = 20 * limits.MIB
 """All pictures of one request; older ones become placeholders first."""
 IMAGES_MAX: Final = 16
+
+REPEATED: Final = "the answer was stopped, because it repeated itself"
 
 ReadAsset = Callable[[AssetRef], bytes]
 
@@ -67,6 +73,13 @@ class EngineModel:
                 token.cancel()
                 raise
 
+    async def require_room(self, request: ModelRequest) -> None:
+        """Raise PermanentFailure when a round could not be asked for: its newest turn does not fit, shortened as it is.
+
+        `RoomChecked.require_room`.
+        """
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._prepared, request)
+
     def close(self) -> None:
         """End the thread and the engine. A second call does nothing."""
         self._thread.shutdown(wait=True, cancel_futures=True)
@@ -80,22 +93,19 @@ class EngineModel:
 
     def _round(self, request: ModelRequest, tell: Callable[[str], None], cancel: CancelToken) -> ModelReply:
         """One round, on the engine's thread."""
-        offer = self._dialect.offer(request.tools, request.choice)
-        output_tokens = min(request.output_tokens_max, max(self._engine.info.context_tokens // 2, 1))
-        prompt = _Prompt(self._engine, self._dialect, offer, request, self._read_asset)
-        fitted = prompt.fitted(self._engine.info.context_tokens - output_tokens)
+        prepared, note = self._prepared(request)
         listener = self._dialect.hearing(tell)
-        generation = self._engine.generate(
-            Request(
-                messages=prompt.messages(fitted.events),
-                output_tokens_max=output_tokens,
-                grammar=offer.grammar,
-                sampling=request.sampling,
-                tools=offer.tools,
-                tell=listener.hear,
-            ),
-            cancel,
-        )
+        stop = CancelToken()
+        watch = LoopWatch(listener.hear, stop.cancel)
+        try:
+            with cancel.watched(stop.cancel):
+                generation = self._engine.generate(replace(prepared, tell=watch.hear), stop)
+        except Cancelled:
+            if watch.kept is None or cancel.cancelled:
+                raise
+            return self._in_circles(prepared, watch, listener, note)
+        if watch.kept is not None:
+            return self._in_circles(prepared, watch, listener, note)
         words, calls = self._dialect.read(generation)
         if not calls:
             listener.close(words)
@@ -106,7 +116,38 @@ class EngineModel:
             calls=calls,
             finish_reason=FinishReason.TOOL_CALLS if proposed else generation.finish_reason,
             usage=Usage(prompt_tokens=generation.prompt_tokens, output_tokens=generation.output_tokens),
-            note=fitted.note,
+            note=note,
+        )
+
+    def _prepared(self, request: ModelRequest) -> tuple[Request, str | None]:
+        """The engine's request, and what the person is told of it. Raises: PermanentFailure when nothing fits."""
+        offer = self._dialect.offer(request.tools, request.choice)
+        output_tokens = min(request.output_tokens_max, max(self._engine.info.context_tokens // 2, 1))
+        prompt = _Prompt(self._engine, self._dialect, offer, request, self._read_asset)
+        fitted = prompt.fitted(output_tokens)
+        prepared = Request(
+            messages=prompt.messages(fitted.events),
+            output_tokens_max=output_tokens,
+            grammar=offer.grammar,
+            sampling=request.sampling,
+            tools=offer.tools,
+        )
+        return prepared, fitted.note
+
+    def _in_circles(self, request: Request, watch: LoopWatch, listener: Listener, note: str | None) -> ModelReply:
+        """The answer up to where it began to repeat itself. Raises: OutputRejected when that was within a call."""
+        told = listener.told
+        if not told.strip():
+            raise OutputRejected("the model repeated itself within a call; nothing of it was run")
+        kept = watch.kept or ""
+        return ModelReply(
+            text=kept if told.startswith(kept) else told,
+            finish_reason=FinishReason.LENGTH,
+            usage=Usage(
+                prompt_tokens=self._engine.count_prompt(request.messages),
+                output_tokens=self._engine.count_text(watch.text),
+            ),
+            note="; ".join(line for line in (note, REPEATED) if line),
         )
 
 
@@ -125,8 +166,10 @@ class _Prompt:
         self._dialect = dialect
         self._request = request
         self._system = "\n\n".join(words for words in (request.system, offer.words) if words)
-        # What a native dialect offers is put into the prompt by the server, where only it can count it.
-        self._beside = sum(engine.count_text(f"{tool.name}{tool.description}{tool.parameters}") for tool in offer.tools)
+        # What a native dialect offers is put into the prompt by the server, where only it can count it. Counted as a
+        # message it is bounded wherever a text is only estimated.
+        offered = "".join(f"{tool.name}{tool.description}{tool.parameters}" for tool in offer.tools)
+        self._beside = engine.count_prompt((Message(role=Role.USER, text=offered),)) if offered else 0
         self._names = {
             part.call_id: part.name
             for event in request.messages
@@ -135,9 +178,17 @@ class _Prompt:
         }
         self._pictures = _pictures(request.messages, read_asset if engine.info.images else None)
 
-    def fitted(self, tokens: int) -> Fitted:
-        """The events that fit. Raises: PermanentFailure when not even the newest turn does."""
-        return fit(self._request.messages, measure=self._measure, weigh=self._weigh, tokens=tokens - self._beside)
+    def fitted(self, output_tokens: int) -> Fitted:
+        """The events that fit beside the answer. Raises: PermanentFailure when not even the newest turn does."""
+        context = self._engine.info.context_tokens
+        reserved = output_tokens + self._beside
+        fixed = reserved + self._engine.count_text(self._system)
+        if fixed >= context:
+            raise PermanentFailure(
+                f"tools and answer reserve {fixed} of {context} tokens; nothing is left for a conversation",
+                hint=ROOM_HINT,
+            )
+        return fit(self._request.messages, measure=self._measure, weigh=self._weigh, tokens=context - reserved)
 
     def messages(self, events: Sequence[Event]) -> tuple[Message, ...]:
         """The messages of some events, behind the system message."""

@@ -43,6 +43,7 @@ from emelex_core.agent.rounds import (
     ModelIdentity,
     ModelReply,
     ModelRequest,
+    RoomChecked,
     ToolChoice,
     Usage,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "ModelRequest",
     "NullJournal",
     "ProposedCall",
+    "RoomChecked",
     "Sampling",
     "TextDelta",
     "Tool",

@@ -5,7 +5,8 @@ The module owns these invariants:
 - A call gets a new id of ours; the model's own ids are never seen.
 - Arguments pass the codec (finite numbers, unique keys, depth, strict UTF-8) and the tool's schema, in this order.
 - What can be answered is answered: an unknown or disabled tool and wrong arguments become a refusal that the model
-  reads. What breaks the protocol itself (too many calls, a name that is no name, text that is no text) ends the turn.
+  reads, and too many calls become refusals of all. What breaks the protocol itself (a name that is no name, text that
+  is no text) ends the turn.
 """
 
 from __future__ import annotations
@@ -65,13 +66,18 @@ class ToolBox:
         self._enabled = frozenset(names)
 
     def plan(self, proposals: Sequence[ProposedCall]) -> tuple[Planned, ...]:
-        """Turn one round's proposals into a batch. Raises: OutputRejected when they break the protocol."""
-        if len(proposals) > limits.AGENT_CALLS_PER_ROUND_MAX:
-            raise OutputRejected(
-                f"the model proposed {len(proposals)} calls in one round; "
-                f"at most {limits.AGENT_CALLS_PER_ROUND_MAX} are run"
-            )
-        return tuple(self._planned(proposal) for proposal in proposals)
+        """Turn one round's proposals into a batch. Raises: OutputRejected when they break the protocol.
+
+        Of too many none runs: as many as a batch holds are refused, and the refusals tell how many there were.
+        """
+        planned = tuple(self._planned(proposal) for proposal in proposals[: limits.AGENT_CALLS_PER_ROUND_MAX])
+        if len(proposals) <= limits.AGENT_CALLS_PER_ROUND_MAX:
+            return planned
+        words = (
+            f"The call was not run, and no other of this round: {len(proposals)} calls were proposed at once, "
+            f"and at most {limits.AGENT_CALLS_PER_ROUND_MAX} are accepted."
+        )
+        return tuple(Planned(call=item.call, tool=None, refusal=words) for item in planned)
 
     def _planned(self, proposal: ProposedCall) -> Planned:
         try:

@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from emelex_core.agent.rounds import AgentModel, ModelIdentity, ModelReply, ModelRequest
+from emelex_core.agent.rounds import AgentModel, ModelIdentity, ModelReply, ModelRequest, RoomChecked
 from emelex_core.engine.cancel import CancelToken
 from emelex_core.errors import EmelexError
 from emelex_core.events import Event, EventKind
@@ -44,6 +44,14 @@ class RemindedModel:
 
     async def respond(self, request: ModelRequest, *, tell: Callable[[str], None], cancel: CancelToken) -> ModelReply:
         """Run one round with the reminder before the turn's input. Raises: as the model."""
+        return await self._model.respond(await self._reminded(request), tell=tell, cancel=cancel)
+
+    async def require_room(self, request: ModelRequest) -> None:
+        """`RoomChecked.require_room`, with the reminder; nothing where the model cannot tell."""
+        if isinstance(self._model, RoomChecked):
+            await self._model.require_room(await self._reminded(request))
+
+    async def _reminded(self, request: ModelRequest) -> ModelRequest:
         place = _input_place(request.messages)
         if place is not None:
             message = request.messages[place]
@@ -52,8 +60,8 @@ class RemindedModel:
                 self._for, self._context = message, await self._reminder(message.text)
             if self._context is not None:
                 messages = (*request.messages[:place], self._context, *request.messages[place:])
-                request = replace(request, messages=messages)
-        return await self._model.respond(request, tell=tell, cancel=cancel)
+                return replace(request, messages=messages)
+        return request
 
     async def _reminder(self, words: str) -> Event | None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from emelex_core.agent.calls import ProposedCall, ToolDeclaration
 from emelex_core.engine.cancel import CancelToken
@@ -81,4 +81,13 @@ class AgentModel(Protocol):
 
         Raises: Cancelled; EngineFailure, PermanentFailure, OutputRejected.
         """
+        ...
+
+
+@runtime_checkable
+class RoomChecked(Protocol):
+    """A model that knows before a round whether it can be asked for."""
+
+    async def require_room(self, request: ModelRequest) -> None:
+        """Raise PermanentFailure when the round's messages do not fit, however much of them is left out."""
         ...

@@ -7,6 +7,8 @@ The module owns these invariants:
 - Each turn ends in one of three ways: `finish`, `fail`, or poisoned. It is poisoned from before its first wait until it
   is known to be at an end, so that a future that is dropped, or a journal that fails, stops every later turn
   (behaviour 85).
+- No tool runs whose answer the model could not be told: that the next round fits is checked first, where the model
+  can say so.
 - A model is asked at most `rounds_max` times; proposals of the last round never run (behaviour 84).
 """
 
@@ -22,9 +24,10 @@ from emelex_core.agent.batch import Batch
 from emelex_core.agent.budget import TurnBudget, check_input
 from emelex_core.agent.calls import Approve, Effect, Tool, ToolDeclaration
 from emelex_core.agent.delivery import Delivery, Ledger, answer
+from emelex_core.agent.fitting import RESULT_BYTES_MIN
 from emelex_core.agent.notices import Checkpointed, EventSink, TurnCompleted, TurnFailed, TurnOutcome, TurnStarted
 from emelex_core.agent.proposals import Planned, ToolBox
-from emelex_core.agent.rounds import AgentModel, ModelReply, ModelRequest, Usage
+from emelex_core.agent.rounds import AgentModel, ModelReply, ModelRequest, RoomChecked, Usage
 from emelex_core.agent.turn_journal import NullJournal, TurnJournal
 from emelex_core.agent.wording import shortened, visible
 from emelex_core.engine.cancel import CancelToken
@@ -149,22 +152,32 @@ class AgentSession:
     async def _ask(self, turn: _Turn) -> ModelReply:
         if turn.cancel.cancelled:
             raise Cancelled("the turn was cancelled")
-        declared = self.declarations
-        request = ModelRequest(
-            system=self._system,
-            messages=(*self._history, *turn.pending),
-            tools=tuple(item for item in declared if item.name in self._box.enabled),
-            declared=declared,
-            output_tokens_max=self._output_tokens_max,
-            sampling=self._sampling,
-        )
         turn.rounds += 1
-        reply = await answer(self._model, request, turn.delivery, turn.cancel)
+        reply = await answer(self._model, self._request(turn.pending), turn.delivery, turn.cancel)
         turn.prompt_tokens += reply.usage.prompt_tokens
         turn.output_tokens += reply.usage.output_tokens
         if reply.note is not None and reply.note not in turn.notes:
             turn.notes.append(reply.note)
         return reply
+
+    def _request(self, pending: Sequence[Event]) -> ModelRequest:
+        """What a round is asked with, behind the history."""
+        declared = self.declarations
+        return ModelRequest(
+            system=self._system,
+            messages=(*self._history, *pending),
+            tools=tuple(item for item in declared if item.name in self._box.enabled),
+            declared=declared,
+            output_tokens_max=self._output_tokens_max,
+            sampling=self._sampling,
+        )
+
+    async def _require_room(self, messages: Sequence[Event], planned: Sequence[Planned]) -> None:
+        """Raise PermanentFailure when the model could not be told what these calls answer, in the fewest words."""
+        if isinstance(self._model, RoomChecked) and any(item.tool is not None for item in planned):
+            least = "." * RESULT_BYTES_MIN
+            results = (Event.tool(item.call.call_id, least) for item in planned)
+            await self._model.require_room(self._request((*messages, *results)))
 
     async def _act(self, turn: _Turn, planned: tuple[Planned, ...], assistant: Event) -> None:
         """Run one batch; with its checkpoint it becomes history, whatever happened in it."""
@@ -180,6 +193,7 @@ class AgentSession:
         turn.budget.reserve(assistant, batch.calls)
         turn.budget.add(assistant)
         messages = (*turn.pending, assistant)
+        await self._require_room(messages, planned)
         results, stopped = await batch.run(messages)
         self._commit(turn, (*messages, *results))
         turn.checkpoints += 1

@@ -87,7 +87,7 @@ def asset(ref: AssetRef) -> dict[str, Any]:
 
 
 def knowledge(found: Knowledge) -> dict[str, Any]:
-    """An active entry with the evidence of its active version."""
+    """An entry with the evidence of its active version."""
     return {
         "key": found.key,
         "content": found.content,

@@ -168,12 +168,12 @@ class EndpointTokenizer:
 
     def _found(self, cancel: CancelToken) -> Counter | None:
         """Ask in each form; None when the server gave no definite answer to one of them."""
-        forms = (
-            (Counter.LLAMA_CPP, "/tokenize", {"content": _LETTERS}, reply.token_count),
-            (Counter.VLLM, "/tokenize", {"model": self._config.model, "prompt": _LETTERS}, reply.stated_count),
+        forms: tuple[tuple[Counter, dict[str, Json], reply.CountReader], ...] = (
+            (Counter.LLAMA_CPP, _llama_form(_LETTERS, template=False), reply.token_count),
+            (Counter.VLLM, {"model": self._config.model, "prompt": _LETTERS}, reply.stated_count),
         )
-        for counter, path, body, read in forms:
-            answer = self._asked(path, body, cancel)
+        for counter, body, read in forms:
+            answer = self._asked("/tokenize", body, cancel)
             if answer is None:
                 return None
             if _sensible(answer, read):
@@ -202,7 +202,7 @@ class EndpointTokenizer:
             return None
 
     def _llama_tokens(self, text: str, *, template: bool) -> int:
-        body = {"content": text, "add_special": template, "parse_special": template}
+        body = _llama_form(text, template=template)
         return reply.token_count(self._server.post_root("/tokenize", body, seconds=TOKENIZE_SECONDS))
 
     def _vllm_tokens(self, body: dict[str, Json]) -> int:
@@ -233,6 +233,11 @@ def _known(config: EndpointConfig) -> _Known:
         if len(_SERVERS) >= SERVERS_MAX:
             _SERVERS.pop(next(iter(_SERVERS)))
         return _SERVERS.setdefault(config.snapshot_id, _Known())
+
+
+def _llama_form(text: str, *, template: bool) -> dict[str, Json]:
+    """A text as llama.cpp's `/tokenize` takes it; one that a template rendered holds control tokens."""
+    return {"content": text, "add_special": template, "parse_special": template}
 
 
 def _sensible(answer: bytes, read: reply.CountReader) -> bool:

@@ -145,7 +145,8 @@ class LlamaEngine:
                 self._evaluate(prompt)
                 stream = _stream(request)
                 written, reason, count = self._write(picker, request, stream)
-                reasoning, text = ("", written) if request.grammar is not None else split_reasoning(written)
+                # Under a grammar as well: one that lets words pass lets thoughts pass, too.
+                reasoning, text = split_reasoning(written)
                 if stream is not None:
                     stream.close(text)
         return Generation(
@@ -263,7 +264,7 @@ def _stream(request: Request) -> TextStream | None:
     if request.tell is None:
         return None
     stops = tuple(stop.encode() for stop in request.stop)
-    return TextStream(request.tell, stops=stops, reasoning=request.grammar is None)
+    return TextStream(request.tell, stops=stops)
 
 
 def _common_prefix(old: list[int], new: list[int]) -> int:

@@ -82,7 +82,7 @@ class Meter:
     def observe(self, messages: Sequence[Message], tokens: int, *, beside: str = "") -> None:
         """Take the server's count of a prompt. `beside` is what else it put into it: the tools that were offered."""
         bound = TEMPLATE_TOKENS + sum(map(_bytes_bound, messages)) + len(beside.encode())
-        if any(message.images for message in messages) or not _plausible(messages, tokens) or tokens > bound:
+        if any(message.images for message in messages) or tokens > bound:
             return
         digests = [_digest(message) for message in messages]
         prefixes = _prefixes(digests, beside)
@@ -95,8 +95,8 @@ class Meter:
             if tokens <= before or (known is not None and known != tokens):
                 self._disbelieve()
                 return
-            _keep(self._totals, prefixes[-1], tokens)
             if _plausible(messages[place:], tokens - before):
+                _keep(self._totals, prefixes[-1], tokens)
                 self._keep_run(tuple(digests[place:]), tokens - before)
                 self._take_density(messages[place:], tokens - before, beside="" if place else beside)
 

@@ -12,6 +12,7 @@ The module owns these invariants:
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Self
 
@@ -23,12 +24,14 @@ from emelex_core.engine.ports import CancelToken, EngineInfo, Generation, Messag
 from emelex_core.engine.reasoning import split_reasoning
 from emelex_core.engine.reply import Completion
 from emelex_core.engine.server import Server
-from emelex_core.engine.sse import EventStream
+from emelex_core.engine.sse import EventStream, OutputFull
 from emelex_core.engine.streaming import TextStream
 from emelex_core.errors import Cancelled, Invalid, ModelUnusable
 
 STREAM_BYTES_MAX: Final = 16 * reply.REPLY_BYTES_MAX
 """A reply in pieces repeats its frame around each of them."""
+TOKEN_BYTES_MAX: Final = 64
+"""A server that sends more than this for each token that it was allowed does not hold to its bound: ours ends it."""
 
 
 class EndpointEngine:
@@ -123,16 +126,18 @@ class EndpointEngine:
     def _complete(self, request: Request, cancel: CancelToken) -> tuple[Completion, str, str]:
         """Ask the server; return its completion, the reasoning that opens its text, and the rest of the text."""
         body = wire.body_of(request, self._config)
-        plain = request.grammar is not None and self._config.grammar
         if request.tell is None:
             completion = reply.completion(self._server.post("/chat/completions", body, cancel))
             stream = None
         else:
-            stream = TextStream(request.tell, reasoning=not plain)
-            events = EventStream(lambda piece: stream.add(piece.encode()))
-            self._server.post("/chat/completions", body, cancel, hear=events.add, bytes_max=STREAM_BYTES_MAX)
+            stream = TextStream(request.tell)
+            output_bytes_max = min(request.output_tokens_max * TOKEN_BYTES_MAX, reply.REPLY_BYTES_MAX)
+            events = EventStream(lambda piece: stream.add(piece.encode()), output_bytes_max=output_bytes_max)
+            with suppress(OutputFull):
+                self._server.post("/chat/completions", body, cancel, hear=events.add, bytes_max=STREAM_BYTES_MAX)
             completion = events.completion()
-        reasoning, text = ("", completion.text) if plain else split_reasoning(completion.text)
+        # Under a grammar as well: one that lets words pass lets thoughts pass, too.
+        reasoning, text = split_reasoning(completion.text)
         if stream is not None:
             stream.close(text)
         return completion, reasoning, text

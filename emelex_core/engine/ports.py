@@ -3,7 +3,8 @@
 All engines pass one conformance suite (tests/contract/test_engines.py). The module owns these invariants:
 
 - Message text is data: it can never become control tokens of a chat template (behaviour 185).
-- `count_*` are exact for engines that hold their tokenizer; an endpoint says so with `exact_tokens` (behaviour 176).
+- `count_*` are exact where the model's tokenizer can be had, and `exact_tokens` says so (behaviour 176). Elsewhere
+  `count_prompt` is an upper bound and `count_text` an estimate, on which nothing rests that must fit (ADR 0024).
 - `generate` either returns a Generation or raises a member of the error tree; it never returns half a result silently:
   `finish_reason` tells how it ended.
 - Cancellation works during prompt evaluation as well as during decoding, and raises Cancelled.
@@ -131,8 +132,8 @@ class Request:
 class Generation:
     """What a model wrote. Tokens are the engine's own count; `seconds` is wall time inside the engine.
 
-    `reasoning` is what it thought aloud before the text; `calls` are proposals in a native dialect, where tools were
-    offered.
+    `reasoning` is what it thought aloud before the text, which a grammar that lets words pass does not prevent; `calls`
+    are proposals in a native dialect, where tools were offered.
     """
 
     text: str

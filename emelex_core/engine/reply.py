@@ -1,8 +1,10 @@
 """What a chat server sent, checked. Servers are foreign: a field is taken only in the shape that the protocol gives it.
 
 A reply that is not the protocol is an EngineFailure, because servers behind gateways send odd things for a while and
-recover; a refusal that repeating cannot change is permanent. A server's own words never enter a message: they may
-repeat the prompt or the key. Its short error codes do.
+recover; a refusal that repeating cannot change is permanent. Of a server's own words only those of a refusal enter a
+message: a bounded part, in one printable line, without the key that was sent.
+
+Only a reply that says how it ended is one. Calls of a reply that was cut or filtered are nobody's wish.
 """
 
 from __future__ import annotations
@@ -17,11 +19,16 @@ import msgspec
 from emelex_core import codec, limits
 from emelex_core.codec import Json
 from emelex_core.engine.ports import FinishReason, ToolUse
-from emelex_core.errors import EngineFailure, Invalid, JobFailure, ModelUnusable, PermanentFailure
+from emelex_core.errors import EngineFailure, Invalid, JobFailure, ModelUnusable, OutputRejected, PermanentFailure
 
 REPLY_BYTES_MAX: Final = 4 * limits.MIB
 """More than any bound on output tokens can fill."""
 
+ERROR_CHARACTERS_MAX: Final = 300
+"""What is told of a server's error."""
+
+_ERROR_BYTES_MAX: Final = 16 * limits.KIB
+_FILTERED: Final = "content_filter"
 _FINISH: Final = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
@@ -89,6 +96,12 @@ class _Error(msgspec.Struct):
     code: Any = None
 
 
+class _Words(msgspec.Struct):
+    error: Any = None
+    message: Any = None
+    detail: Any = None
+
+
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 CountReader: TypeAlias = Callable[[bytes], int]
 
@@ -111,7 +124,8 @@ class Completion:
 def completion(data: bytes) -> Completion:
     """Read a chat completion.
 
-    Raises: EngineFailure for anything that is not one, a finish reason that is not the protocol's included.
+    Raises: EngineFailure for anything that is not one, a finish reason that is not the protocol's included;
+    OutputRejected for one that a filter stopped.
     """
     reply = _read(data, _Reply)
     if reply.error is not None:
@@ -120,7 +134,7 @@ def completion(data: bytes) -> Completion:
         raise EngineFailure("the server's reply holds no message")
     choice = reply.choices[0]
     called = choice.message.tool_calls or choice.message.function_call
-    reason = FinishReason.TOOL_CALLS if called else finish_reason(choice.finish_reason)
+    reason = finish_reason(choice.finish_reason, called=bool(called))
     counts = usage(reply.usage)
     return Completion(
         text=choice.message.content or "",
@@ -132,12 +146,17 @@ def completion(data: bytes) -> Completion:
     )
 
 
-def finish_reason(word: str | None) -> FinishReason:
-    """Read a finish reason. Raises: EngineFailure for one that is not the protocol's, and for none."""
+def finish_reason(word: str | None, *, called: bool) -> FinishReason:
+    """Read a finish reason. Many servers say `stop` behind calls, which end a reply as well as words.
+
+    Raises: EngineFailure for one that is not the protocol's, and for none; OutputRejected for a filter's.
+    """
+    if word == _FILTERED:
+        raise OutputRejected(f"the server's filter stopped the answer ({_FILTERED}); nothing of it was taken")
     reason = _FINISH.get(word or "")
     if reason is None:
-        raise EngineFailure("the server's reply does not say that the generation finished")
-    return reason
+        raise EngineFailure("the server's reply broke off: it does not say that the generation finished")
+    return FinishReason.TOOL_CALLS if called and reason is FinishReason.STOP else reason
 
 
 def usage(found: Json) -> Usage:
@@ -158,6 +177,17 @@ def codes(error: Json) -> str:
     return f" ({', '.join(short)})" if short else ""
 
 
+def _told(error: Json, secret: str | None) -> str:
+    """Return the words of an error object behind a colon, bounded and in one printable line; empty without any."""
+    words = _words(error)
+    if secret:
+        words = words.replace(secret, "[key]")
+    line = "".join(character if character.isprintable() else " " for character in words)
+    line = " ".join(line.split())
+    cut = line if len(line) <= ERROR_CHARACTERS_MAX else f"{line[: ERROR_CHARACTERS_MAX - 1]}…"
+    return f": {cut}" if cut else ""
+
+
 def rendered_prompt(data: bytes) -> str:
     """Read llama.cpp's answer to `/apply-template`. Raises: EngineFailure."""
     return _read(data, _Rendered).prompt
@@ -173,13 +203,16 @@ def stated_count(data: bytes) -> int:
     return _read(data, _Counted).count
 
 
-def refusal(status: int, data: bytes, *, where: str) -> JobFailure:
-    """Return the failure that an HTTP status other than 200 is. `where` names endpoint and address."""
+def refusal(status: int, data: bytes, *, where: str, secret: str | None = None) -> JobFailure:
+    """Return the failure that an HTTP status other than 200 is. `where` names endpoint and address.
+
+    `secret` is the key that was sent, which a server may repeat.
+    """
     try:
         short = codes(_read(data, _Refusal).error)
     except EngineFailure:
         short = ""
-    words = f"{where} answered {status}{short}"
+    words = f"{where} answered {status}{short}{_told(_error_body(data), secret)}"
     if status in _UNUSABLE or 300 <= status < 400:
         return ModelUnusable(words, hint="check base_url, model and api_key_env of the endpoint")
     if status >= 500 or status in _RETRYABLE:
@@ -187,6 +220,25 @@ def refusal(status: int, data: bytes, *, where: str) -> JobFailure:
     if status >= 400:
         return PermanentFailure(words, hint="check the endpoint's model and context_tokens against the server's")
     return EngineFailure(words)
+
+
+def _words(error: Json) -> str:
+    """The words of an error, wherever a server of some kind puts them."""
+    if isinstance(error, str):
+        return error
+    try:
+        found = msgspec.convert(error, _Words)
+    except msgspec.ValidationError:
+        return ""
+    return _words(found.error or found.message or found.detail)
+
+
+def _error_body(data: bytes) -> Json:
+    """A refusal's body as JSON, or as text where it is none."""
+    try:
+        return codec.parse_strict(data, what="the server's error", bytes_max=REPLY_BYTES_MAX)
+    except Invalid:
+        return data[:_ERROR_BYTES_MAX].decode("utf-8", "replace")
 
 
 def _read(data: bytes, shape: type[Shape]) -> Shape:

@@ -176,7 +176,8 @@ class Server:
                 else:
                     hear(piece)
         if response.status_code != _OK:
-            raise reply.refusal(response.status_code, bytes(data), where=self._where)
+            key = headers.get("Authorization", "").removeprefix("Bearer ")
+            raise reply.refusal(response.status_code, bytes(data), where=self._where, secret=key)
         return bytes(data)
 
     def _headers(self) -> dict[str, str]:

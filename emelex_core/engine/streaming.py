@@ -18,14 +18,14 @@ Tell = Callable[[str], None]
 
 
 class TextStream:
-    """One generation's way to whoever listens. `stops` end the text; `reasoning` says that it may open with some."""
+    """One generation's way to whoever listens. `stops` end the text."""
 
-    def __init__(self, tell: Tell, *, stops: tuple[bytes, ...] = (), reasoning: bool = True) -> None:
+    def __init__(self, tell: Tell, *, stops: tuple[bytes, ...] = ()) -> None:
         self._tell = tell
         self._stops = stops
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = b""
-        self._opening: str | None = "" if reasoning else None
+        self._opening: str | None = ""
         self._reasoned = False
         self._told = 0
 

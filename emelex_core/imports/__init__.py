@@ -1,9 +1,12 @@
 """Import: other agents' transcripts, read into typed turns and stored as Sessions that hold no tool authority.
 
-`discover` finds transcript files, `transcripts.open_transcript` reads one, and `importer` stores what it yields. Each
-agent's grammar has one reader (`claude_code`, `codex`); what they share stands beside them.
+    discover ── sniff, shapes ──▶ files with their formats
+    importer ── transcripts, conversations/readers ──▶ a reader ──▶ storing, conversations/store ──▶ report
 
-Formats that are rewritten whole, or are databases (`gemini`, `openai_chat`, `chatgpt`, `openai_agents`, `langgraph`),
-yield conversations instead: `conversations.open_conversations` reads one file, `branching` says which Session a message
-belongs to, `playing` makes turns of it, and `conversation_store` stores them.
+Each agent has a room: `claude`, `codex`, `gemini`, `openai`, `chatgpt`, `langgraph`. What their readers share is in
+`reading` (turns, parts, media, who speaks) and `files` (lines, documents, databases, each within bounds).
+
+What only grows (`claude`, `codex`) is read on from a byte offset; `storing` holds it against what is stored. What is
+rewritten whole, or is a database, yields conversations: `conversations` says which Session a message belongs to, makes
+turns of it, and stores them.
 """

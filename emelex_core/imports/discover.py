@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Final
 
 from emelex_core.errors import EmelexError, Invalid, NotFound
-from emelex_core.imports.jsonl import is_packed
+from emelex_core.imports.files.jsonl import is_packed
 from emelex_core.imports.records import FORMATS, TranscriptFile
 from emelex_core.imports.shapes import why_unknown
 from emelex_core.imports.sniff import sniff_format
 
 AUTO: Final = "auto"
 _SUFFIXES: Final = (".jsonl", ".jsonl.zst", ".json", ".json.zst", ".zip", ".db", ".sqlite", ".sqlite3")
+_WANTED: Final = (
+    f"name a file, or a folder with one, of {', '.join(FORMATS)}; their names end in {', '.join(_SUFFIXES)}"
+)
 _DEPTH_MAX: Final = 32
 """Levels below a named directory; a workflow's subagents sit nine levels below the agent's own folder."""
 
@@ -93,7 +96,7 @@ class _Search:
             if len(self._problems) > problems:
                 raise self._problems[problems][1]
             wanted = "transcript" if self._expected == AUTO else f"{self._expected} transcript"
-            raise NotFound(f"{path}: no {wanted} below it", hint="name a folder with *.jsonl files, or one such file")
+            raise NotFound(f"{path}: no {wanted} below it", hint=_WANTED)
 
     def result(self) -> Discovery:
         """Everything found, parents first."""

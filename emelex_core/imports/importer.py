@@ -7,6 +7,7 @@ The module owns these invariants:
   kill between two batches costs a second reading and nothing else.
 - Imports of one file at once take turns: one that meets another waits for it, within bounds, and looks again.
 - Imported Sessions hold no tool authority: no snapshot is made of them.
+- A Session that was removed here is counted and told, and stays away with its media until it is asked for again.
 - One file's failure is reported and leaves the others alone.
 """
 
@@ -14,8 +15,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,13 +23,10 @@ from typing import Final
 from emelex_core import faults, identity
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import Cancelled, EmelexError, Invalid, SessionBusy
-from emelex_core.imports import jsonl
-from emelex_core.imports.appender import Overtaken
-from emelex_core.imports.conversation import Conversation
-from emelex_core.imports.conversation_store import ConversationStorer
-from emelex_core.imports.conversations import open_conversations
+from emelex_core.imports.conversations.readers import open_conversations
+from emelex_core.imports.conversations.store import ConversationStorer
 from emelex_core.imports.discover import discover
-from emelex_core.imports.marks import Prefixes, get_mark
+from emelex_core.imports.files import jsonl
 from emelex_core.imports.records import (
     CONVERSATION_FORMATS,
     ImportedTurn,
@@ -38,55 +35,17 @@ from emelex_core.imports.records import (
     TranscriptFile,
     TranscriptReader,
 )
-from emelex_core.imports.sink import LookingSink, StoringSink
+from emelex_core.imports.report import ImportedSession, ImportTotals, Tally, told
+from emelex_core.imports.storing.appender import Overtaken
+from emelex_core.imports.storing.marks import Prefixes, get_mark
+from emelex_core.imports.storing.sink import LookingSink, StoringSink
+from emelex_core.imports.storing.writer import SessionWriter, Stored, was_removed
 from emelex_core.imports.transcripts import open_transcript
-from emelex_core.imports.writer import SessionWriter, Stored
 from emelex_core.store import MemoryStore
 
 _BUSY_WAIT_SECONDS: Final = 60.0
 """How long an import waits for another of the same transcript; the largest known one takes ten seconds."""
 _BUSY_LOOK_SECONDS: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedSession:
-    """One Session of a transcript after this run. Counts are how much more it holds; `already`: it is as it was before.
-
-    `skipped` counts known noise and `defects` what was odd, by name, over the whole file; they stand with the file's
-    first Session. `distillation` is the id of the job that waits for it, or None.
-    """
-
-    id: str
-    source: str
-    source_id: str
-    title: str
-    turns: int
-    events: int
-    assets: int
-    skipped: dict[str, int]
-    defects: dict[str, int]
-    already: bool
-    workspace: str
-    parent: str | None
-    distillation: str | None
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportTotals:
-    """What a run did over all files. `already` counts Sessions to which nothing was added."""
-
-    files: int
-    sessions: int
-    new_sessions: int
-    turns: int
-    events: int
-    assets: int
-    skipped: dict[str, int]
-    defects: dict[str, int]
-    already: int
-    failed_files: int
-
 
 Listener = Callable[[ImportedSession], None]
 Problem = Callable[[Path, EmelexError], None]
@@ -101,6 +60,7 @@ def import_transcripts(
     workspace: Path | None,
     dry_run: bool,
     distill: bool,
+    again: bool = False,
     listen: Listener,
     problem: Problem,
     progress: Progress | None = None,
@@ -109,7 +69,8 @@ def import_transcripts(
     """Import every transcript below the paths; return the totals.
 
     `workspace` None binds each Session to the directory that it recorded, where that exists here, else to the current
-    one. `store` may be None for a dry run without a database. `problem` hears of each file that failed.
+    one. `store` may be None for a dry run without a database. `again` brings back Sessions that were removed here.
+    `problem` hears of each file that failed.
 
     Raises: Invalid and NotFound for paths that hold no transcript or no conversation; Cancelled, with all finished
     batches kept.
@@ -117,9 +78,11 @@ def import_transcripts(
     if store is None and not dry_run:
         raise Invalid("importing needs a store")
     files = discover(paths, format=format)
-    run = _Run(store=store, workspace=workspace, dry_run=dry_run, distill=distill, stop=stop or CancelToken())
+    run = _Run(
+        store=store, workspace=workspace, dry_run=dry_run, distill=distill, again=again, stop=stop or CancelToken()
+    )
     for path, error in files.problems:
-        run.failed_files += 1
+        run.tally.failed_files += 1
         problem(path, error)
     for file in files:
         try:
@@ -128,10 +91,10 @@ def import_transcripts(
         except Cancelled:
             raise
         except EmelexError as error:
-            run.failed_files += 1
+            run.tally.failed_files += 1
             problem(file.path, error)
-    totals = run.totals(len(files))
-    if not totals.sessions and not totals.failed_files:
+    totals = run.tally.totals(len(files))
+    if not totals.sessions and not totals.removed and not totals.failed_files:
         raise Invalid(f"no conversation in {', '.join(str(path) for path in paths)}")
     return totals
 
@@ -140,17 +103,22 @@ class _Run:
     """One call of `import_transcripts`: its options, and the counts over all files."""
 
     def __init__(
-        self, *, store: MemoryStore | None, workspace: Path | None, dry_run: bool, distill: bool, stop: CancelToken
+        self,
+        *,
+        store: MemoryStore | None,
+        workspace: Path | None,
+        dry_run: bool,
+        distill: bool,
+        again: bool,
+        stop: CancelToken,
     ) -> None:
-        self.failed_files = 0
         self._store = store
         self._workspace = workspace
         self._writes = not dry_run
         self._distill = distill
+        self._again = again
         self._stop = stop
-        self._sessions: list[tuple[ImportedSession, bool]] = []
-        self._skipped: Counter[str] = Counter()
-        self._defects: Counter[str] = Counter()
+        self.tally = Tally()
 
     def import_file(self, file: TranscriptFile, progress: Progress | None) -> Iterable[ImportedSession]:
         """Read one file and store its Sessions, the main one first in the result; wait for another import of it."""
@@ -178,6 +146,7 @@ class _Run:
             workspace_for=self._workspace_for,
             writes=self._writes,
             distill=self._distill,
+            again=self._again,
             stop=self._stop,
         )
         size, found = file.path.stat().st_size, False
@@ -186,23 +155,23 @@ class _Run:
                 self._require_going_on()
                 for at, stored in enumerate(storer.store(conversation)):
                     found = True
-                    session = _session(file, stored, conversation, first=not at)
-                    self._sessions.append((session, stored.created))
+                    session = told(file, stored, conversation, first=not at)
+                    self.tally.add(session, created=stored.created)
                     yield session
-                self._skipped.update(conversation.skipped)
-                self._defects.update(conversation.defects)
+                self.tally.skipped.update(conversation.skipped)
+                self.tally.defects.update(conversation.defects)
                 if progress is not None:
                     progress(file.path, reader.done_bytes, size)
             if not found:
-                self._skipped["file_without_conversation"] += 1
+                self.tally.skipped["file_without_conversation"] += 1
         finally:
-            self._skipped.update(reader.skipped)
-            self._defects.update(reader.defects)
+            self.tally.skipped.update(reader.skipped)
+            self.tally.defects.update(reader.defects)
 
     def _import_once(self, file: TranscriptFile, progress: Progress | None) -> list[ImportedSession]:
         source = self._resume(file, self._media())
         if source is None:
-            self._skipped["file_without_conversation"] += 1
+            self.tally.skipped["file_without_conversation"] += 1
             return []
         writers: dict[str | None, SessionWriter] = {}
         try:
@@ -211,10 +180,11 @@ class _Run:
         finally:
             for writer in writers.values():
                 writer.abandon()
-        self._skipped.update(source.reader.skipped)
-        self._defects.update(source.reader.defects)
-        sessions = [_session(file, result, source.reader, first=not at) for at, result in enumerate(stored)]
-        self._sessions += zip(sessions, (result.created for result in stored), strict=True)
+        self.tally.skipped.update(source.reader.skipped)
+        self.tally.defects.update(source.reader.defects)
+        sessions = [told(file, result, source.reader, first=not at) for at, result in enumerate(stored)]
+        for session, result in zip(sessions, stored, strict=True):
+            self.tally.add(session, created=result.created)
         return sessions
 
     def _read(self, source: _Source, writers: dict[str | None, SessionWriter], progress: Progress | None) -> None:
@@ -235,36 +205,24 @@ class _Run:
         if self._stop.cancelled:
             raise Cancelled("import stopped; what was stored stays, and importing again goes on from there")
 
-    def totals(self, files: int) -> ImportTotals:
-        """The counts so far."""
-        sessions = [session for session, _ in self._sessions]
-        return ImportTotals(
-            files=files,
-            sessions=len(sessions),
-            new_sessions=sum(created for _, created in self._sessions),
-            turns=sum(session.turns for session in sessions),
-            events=sum(session.events for session in sessions),
-            assets=sum(session.assets for session in sessions),
-            skipped=dict(self._skipped),
-            defects=dict(self._defects),
-            already=sum(session.already for session in sessions),
-            failed_files=self.failed_files,
-        )
-
     def _resume(self, file: TranscriptFile, media: MediaSink) -> _Source | None:
         """Open a reader where the file is settled, if it still begins with what was read before.
 
         None for a file in which nobody says anything: agents leave such files behind, and they are no failure.
         """
-        reader = open_transcript(file, media)
-        turns = iter(reader)
+        looking = open_transcript(file, LookingSink())
+        turns = iter(looking)
         first = next(turns, None)
         if first is None:
             return None
         prefixes = Prefixes(file.path)
-        source = reader.header.source
+        away = self._away_branches(looking, itertools.chain([first], turns))
+        if away:
+            return _Source(file.path, looking, (), prefixes, grown=False, away=away)
+        source = looking.header.source
         session = None if self._store is None else self._store.find_imported(source.source, source.source_id)
-        if session is not None and self._store is not None:
+        # A part that is asked for again may lie before what was read.
+        if session is not None and self._store is not None and not self._again:
             with self._store.database.read() as transaction:
                 mark = get_mark(transaction, session.id)
             if mark is not None and prefixes.prove(mark.read):
@@ -272,7 +230,8 @@ class _Run:
                 start = mark.settled_offset if grown else mark.read.offset
                 reader = open_transcript(file, media, start_offset=start)
                 return _Source(file.path, reader, reader, prefixes, grown=grown)
-        return _Source(file.path, reader, itertools.chain([first], turns), prefixes, grown=True)
+        reader = open_transcript(file, media)
+        return _Source(file.path, reader, reader, prefixes, grown=True)
 
     def _open_writer(
         self, source: _Source, branch: str | None, writers: dict[str | None, SessionWriter]
@@ -282,8 +241,32 @@ class _Run:
         part = branch is not None and header.source.parent_source_id is not None
         workspace = main.workspace if part and main is not None else self._workspace_for(header)
         return SessionWriter.open(
-            self._store, source.reader, header, workspace=workspace, prefixes=source.prefixes, writes=self._writes
+            self._store,
+            source.reader,
+            header,
+            workspace=workspace,
+            prefixes=source.prefixes,
+            writes=self._writes,
+            again=self._again,
         )
+
+    def _away_branches(self, reader: TranscriptReader, turns: Iterable[ImportedTurn]) -> Set[str | None]:
+        """All branches of a file of which nothing is wanted: it is read without its media. None where something is."""
+        if not self._is_away(reader.header):
+            return frozenset()
+        branches: set[str | None] = {None}
+        for turn in turns:
+            self._require_going_on()
+            branches.add(turn.branch)
+        return branches if all(self._is_away(_header(reader, branch)) for branch in branches) else frozenset()
+
+    def _is_away(self, header: SessionHeader) -> bool:
+        """Whether a Session was removed here and is not asked for again."""
+        if self._store is None or self._again:
+            return False
+        source = header.source
+        stored = self._store.find_imported(source.source, source.source_id)
+        return stored is None and was_removed(self._store, header)
 
     def _workspace_for(self, header: SessionHeader) -> str:
         if self._workspace is not None:
@@ -302,6 +285,10 @@ class _Run:
 
     def _finish(self, source: _Source, writers: dict[str | None, SessionWriter]) -> list[Stored]:
         """Commit what is left, children before the main Session's mark: that says for all how far the file is read."""
+        if source.away:
+            return [
+                Stored.away(_header(source.reader, name)) for name in sorted(source.away, key=lambda name: name or "")
+            ]
         if not source.grown:
             writers[None] = self._open_writer(source, None, writers)
             return [writers[None].pass_by(source.reader.header, distill=self._distill)]
@@ -318,35 +305,18 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file while it is read. `grown` is false for one that holds nothing beyond what was read of it before."""
+    """A file while it is read. `grown` is false for one that holds nothing beyond what was read of it before.
+
+    `away` names the branches of one whose Sessions were all removed here.
+    """
 
     path: Path
     reader: TranscriptReader
     turns: Iterable[ImportedTurn]
     prefixes: Prefixes
     grown: bool
+    away: Set[str | None] = frozenset()
 
 
 def _header(reader: TranscriptReader, branch: str | None) -> SessionHeader:
     return reader.header if branch is None else reader.child_headers[branch]
-
-
-def _session(
-    file: TranscriptFile, stored: Stored, reader: TranscriptReader | Conversation, *, first: bool
-) -> ImportedSession:
-    return ImportedSession(
-        id=stored.session_id,
-        source=stored.header.source.source,
-        source_id=stored.header.source.source_id,
-        title=stored.header.title,
-        turns=stored.turns,
-        events=stored.events,
-        assets=stored.assets,
-        skipped=dict(reader.skipped) if first else {},
-        defects=dict(reader.defects) if first else {},
-        already=not stored.changed and not stored.created,
-        workspace=stored.workspace,
-        parent=stored.parent_session_id,
-        distillation=stored.distillation,
-        path=str(file.path),
-    )

@@ -13,10 +13,15 @@ from typing import BinaryIO, Final
 
 from emelex_core import limits
 from emelex_core.errors import Invalid
-from emelex_core.imports import chatgpt_files, foreign_store, gemini, langgraph, openai_agents, openai_chat
-from emelex_core.imports.json_array import elements
-from emelex_core.imports.jsonl import open_unpacked
-from emelex_core.imports.lenient import JsonObject, as_object, load_record
+from emelex_core.imports.chatgpt import files as chatgpt_files
+from emelex_core.imports.files import foreign_store
+from emelex_core.imports.files.json_array import elements
+from emelex_core.imports.files.jsonl import open_unpacked
+from emelex_core.imports.files.lenient import JsonObject, as_object, load_record
+from emelex_core.imports.gemini import reader as gemini
+from emelex_core.imports.langgraph import reader as langgraph
+from emelex_core.imports.openai import agents as openai_agents
+from emelex_core.imports.openai import chat as openai_chat
 from emelex_core.imports.records import CHATGPT, GEMINI, LANGGRAPH, OPENAI_AGENTS, OPENAI_CHAT
 
 _ELEMENTS_MAX: Final = 8

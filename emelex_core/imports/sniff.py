@@ -12,10 +12,11 @@ from typing import Final
 
 from emelex_core import limits
 from emelex_core.errors import Invalid
-from emelex_core.imports import claude_rows, shapes
-from emelex_core.imports.codex_kinds import unwrap
-from emelex_core.imports.jsonl import LineReader
-from emelex_core.imports.lenient import JsonObject, as_object, as_word
+from emelex_core.imports import shapes
+from emelex_core.imports.claude import rows as claude_rows
+from emelex_core.imports.codex.kinds import unwrap
+from emelex_core.imports.files.jsonl import LineReader
+from emelex_core.imports.files.lenient import JsonObject, as_object, as_word
 from emelex_core.imports.records import CLAUDE_CODE, CODEX
 
 _LINES_MAX: Final = 64

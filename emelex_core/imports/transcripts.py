@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emelex_core.errors import Invalid
-from emelex_core.imports.claude_code import ClaudeCodeReader
-from emelex_core.imports.codex import CodexReader
+from emelex_core.imports.claude.reader import ClaudeCodeReader
+from emelex_core.imports.codex.reader import CodexReader
 from emelex_core.imports.records import CLAUDE_CODE, CODEX, MediaSink, TranscriptFile, TranscriptReader
 
 

@@ -13,7 +13,7 @@ from emelex_core import limits
 
 if TYPE_CHECKING:
     from emelex_core.clock import Clock
-    from emelex_core.db.database import Database, Transaction
+    from emelex_core.db.database import Database
     from emelex_core.knowledge.by_hand import SourceEvent
     from emelex_core.knowledge.records import ChangeRecord, Knowledge, KnowledgeVersion, Proposal, Undone
     from emelex_core.knowledge.search import KnowledgeHit, Place, Recall
@@ -91,9 +91,10 @@ class KnowledgeVerbs:
         Raises: as `list_sessions`.
         """
         from emelex_core.knowledge import recall
+        from emelex_core.sessions import scope
 
         with self.database.read() as transaction:
-            found, workspace_id = self._scope(transaction, workspace)
+            found, workspace_id = scope.find(transaction, workspace)
             if not found:
                 return []
             return recall.page(transaction, workspace_id=workspace_id, limit=limit, before=before, as_of=as_of)
@@ -151,11 +152,12 @@ class KnowledgeVerbs:
         Raises: Invalid for blank or long words; as `list_sessions`.
         """
         from emelex_core.knowledge import search
+        from emelex_core.sessions import scope
         from emelex_core.sessions import words as literal
 
         literal.parse(words)
         with self.database.read() as transaction:
-            found, workspace_id = self._scope(transaction, workspace)
+            found, workspace_id = scope.find(transaction, workspace)
             if not found:
                 return []
             return search.search(transaction, words, workspace_id=workspace_id, limit=limit, after=after)
@@ -175,9 +177,10 @@ class KnowledgeVerbs:
         `budget` is in bytes, or in what `measure` counts. Raises: Invalid; as `list_sessions`.
         """
         from emelex_core.knowledge import search
+        from emelex_core.sessions import scope
 
         with self.database.read() as transaction:
-            found, workspace_id = self._scope(transaction, workspace)
+            found, workspace_id = scope.find(transaction, workspace)
             if not found or workspace_id is None:
                 return search.Recall(entries=(), size=0, left_out=0)
             return search.recall(
@@ -195,9 +198,10 @@ class KnowledgeVerbs:
     ) -> list[Proposal]:
         """Proposals that wait for a person, the oldest first, after a row. Raises: as `list_sessions`."""
         from emelex_core.knowledge import proposals
+        from emelex_core.sessions import scope
 
         with self.database.read() as transaction:
-            found, workspace_id = self._scope(transaction, workspace)
+            found, workspace_id = scope.find(transaction, workspace)
             if not found:
                 return []
             return proposals.page(transaction, workspace_id=workspace_id, limit=limit, after=after)
@@ -242,21 +246,3 @@ class KnowledgeVerbs:
         bound = identity.inspect(workspace)
         with self.database.write() as transaction:
             return by_hand.pin(transaction, bound, key, now=self.clock(), pinned=pinned)
-
-    @staticmethod
-    def _scope(transaction: Transaction, workspace: PathLike | None) -> tuple[bool, int | None]:
-        """Whether there is anything to look at, and in which workspace; None is everywhere.
-
-        Raises: Invalid; WorkspaceMismatch where the directory is not the one any more that Sessions were bound to.
-        """
-        from emelex_core import identity
-        from emelex_core.sessions import rebind, registry
-
-        if workspace is None:
-            return True, None
-        bound = identity.inspect(workspace)
-        workspace_id = registry.find_workspace(transaction, bound)
-        if workspace_id is None:
-            rebind.require_not_displaced(transaction, bound)
-            return False, None
-        return True, workspace_id

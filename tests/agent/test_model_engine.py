@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -13,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from agents import Gadget, Listener
+from agents import Gadget, Listener, grants
 from emelex_core.agent.grammar import call_grammar
 from emelex_core.agent.models import EngineModel
 from emelex_core.agent.ports import (
     CancelToken,
+    Effect,
     FinishReason,
     ModelRequest,
     Sampling,
@@ -25,13 +27,15 @@ from emelex_core.agent.ports import (
     ToolContext,
     ToolOutcome,
 )
+from emelex_core.agent.recalled import RemindedModel
 from emelex_core.agent.schemas import argument_check
 from emelex_core.agent.session import AgentSession
 from emelex_core.agent.tools import standard_tools
 from emelex_core.agent.tools.rooted import Root
 from emelex_core.engine import ChatEngine, EndpointConfig, EndpointEngine, Generation, Message, Request, Role
-from emelex_core.errors import Cancelled, EngineFailure
+from emelex_core.errors import Cancelled, EngineFailure, PermanentFailure
 from emelex_core.events import AssetRef, Event, EventKind, TextPart, ToolResultPart
+from emelex_core.knowledge.records import Knowledge
 from emelex_core.models import BUILTIN_REFERENCE, load_engine, resolve_model
 from scripted import ScriptedEngine
 from scripted import says as writes
@@ -392,3 +396,31 @@ def test_pictures_reach_an_engine_that_sees() -> None:
     message = seen[0].messages[-1]
     assert [image.data for image in message.images] == [b"\x89PNG"]
     assert message.text.count("not shown to you") == 3
+
+
+def test_a_context_that_tools_and_answer_fill_is_said_in_one_sentence() -> None:
+    """It names what is reserved of what, and what helps; no size is ever negative."""
+    with EngineModel(ScriptedEngine(context=400)) as model, pytest.raises(PermanentFailure) as caught:
+        respond(model, Event.user("hi"), tools=(Gadget(name="g" * 200).declaration,) * 5, output_tokens_max=10_000)
+    assert re.search(r"tools and answer reserve \d+ of 400 tokens", caught.value.message)
+    assert "--no-tools" in (caught.value.hint or "")
+    assert "-" not in caught.value.message
+
+
+@pytest.mark.parametrize("reminded", [False, True])
+def test_no_tool_runs_whose_answer_could_not_be_told(reminded: bool) -> None:
+    """The next round is measured before an effect: words that fill the context leave no room for results (88)."""
+
+    def write(request: Request, cancel: CancelToken) -> Generation:
+        return generation('{"tool": "gadget", "arguments": {}}')
+
+    async def recollect(words: str) -> tuple[Knowledge, ...]:
+        return ()
+
+    tool = Gadget(effect=Effect.WRITES)
+    with EngineModel(ScriptedEngine(write, context=1_000)) as model:
+        asked = RemindedModel(model, recollect) if reminded else model
+        session = AgentSession(asked, [tool], system="", approve=grants(True), output_tokens_max=100)
+        with pytest.raises(PermanentFailure, match="newest turn alone"):
+            asyncio.run(session.run(Event.user("w" * 3_150)))
+        assert (tool.runs, session.history, session.poisoned) == ([], (), False)

@@ -232,7 +232,10 @@ def test_the_newest_turn_alone_is_squeezed() -> None:
     assert "the rest is not shown" in found.events[3].parts[0].text
     assert found.events[5] == events[-1]
     assert found.note is not None
-    assert "1 tool results were shortened" in found.note
+    assert found.note == (
+        "1 earlier turn was left out and 1 tool result was shortened, because they do not fit the model's context"
+    )
+    assert found.events[0].text.startswith("[1 earlier turn is left out here")
 
 
 def test_a_turn_that_cannot_fit_is_an_error() -> None:

@@ -256,16 +256,30 @@ def test_the_text_of_an_approval_is_bounded_and_visible() -> None:
 
     class Loud(Gadget):
         def preview(self, arguments: Arguments) -> str:
-            return "echo a\r\nrm b\x1b[2K\x00\x9b\u202e\u200b" + "😀" * 4000
+            return "echo a\r\nrm b\x1b[2K\x00\x9b\u202e\u200b" + "😀" * 900
 
     approve = grants(False)
     tool = Loud(effect=Effect.EXECUTES)
     run(AgentSession(ScriptedModel(proposes(("gadget", {})), says("Oh.")), [tool], system="", approve=approve))
     text = approve.asked[0].text
-    assert text.startswith("gadget: echo a␍␊rm b␛[2K␀<U+009B control><U+202E RIGHT-TO-LEFT OVERRIDE><U+200B ZERO")
+    assert text.startswith("gadget: echo a␍\nrm b␛[2K␀<U+009B control><U+202E RIGHT-TO-LEFT OVERRIDE><U+200B ZERO")
     assert len(text.encode()) <= limits.APPROVAL_TEXT_BYTES_MAX
-    assert "the rest is not shown" in text
-    assert all(character.isprintable() for character in text)
+    assert text.endswith("😀" * 900)
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_too_many_calls_are_told_to_the_model_and_none_runs() -> None:
+    """16 a round (limits table): of 17 each that is kept is refused, and the turn goes on."""
+    journal, tool = RecordingJournal(), Gadget(effect=Effect.WRITES)
+    model = ScriptedModel(proposes(*[("gadget", {})] * (limits.AGENT_CALLS_PER_ROUND_MAX + 1)), says("Oh."))
+    session = AgentSession(model, [tool], system="", approve=grants())
+    run(session, journal=journal)
+    found = answers(session)
+    assert len(found) == limits.AGENT_CALLS_PER_ROUND_MAX
+    assert {part.status for part in found} == {"not_executed"}
+    assert "17 calls were proposed at once, and at most 16 are accepted" in found[0].text
+    assert tool.runs == []
+    assert "start" not in journal.steps
 
 
 def test_outputs_are_bounded_each_and_a_turn() -> None:

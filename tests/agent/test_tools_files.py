@@ -211,8 +211,8 @@ def test_replace_a_file(root: Root, work: Path) -> None:
     path.chmod(0o751)
     (work / "other").hardlink_to(path)
     before = path.stat().st_ino
-    outcome = call(WriteFile(root), path="run.sh", text="new")
-    assert outcome.text == "Replaced run.sh, 3 bytes. It had 1 other names, which keep the old text."
+    outcome = call(WriteFile(root), approved=True, path="run.sh", text="new")
+    assert outcome.text == "Replaced run.sh, 3 bytes. It had 1 other name, which keeps the old text."
     assert path.read_text("utf-8") == "new"
     assert path.stat().st_ino != before
     assert stat.S_IMODE(path.stat().st_mode) == 0o751
@@ -309,9 +309,13 @@ def test_an_edit_that_would_grow_too_large(root: Root, work: Path) -> None:
 
 
 def test_previews_show_what_would_change(root: Root) -> None:
-    """The person who approves sees path and text."""
-    assert WriteFile(root).preview({"path": "a", "text": "é"}) == "a (2 bytes) becomes:\né"
-    assert EditFile(root).preview({"path": "a", "old": "x", "new": "y"}) == "in a, the one passage\nx\nbecomes\ny"
+    """The person who approves sees path, size and text (test_showing.py)."""
+    written = WriteFile(root).preview({"path": "a", "text": "é"})
+    assert written.startswith("a becomes: 1 line, 2 bytes, SHA-256 ")
+    assert written.endswith("\n1 | é")
+    edited = EditFile(root).preview({"path": "a", "old": "x", "new": "y", "everywhere": True})
+    assert edited.startswith("in a, every passage of 1 line, 1 bytes, SHA-256 ")
+    assert edited.endswith("\n+1 | y")
     assert "git" in (WriteFile(root).caution({"path": ".git/hooks/pre-commit", "text": ""}) or "")
 
 

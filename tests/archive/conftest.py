@@ -11,18 +11,9 @@ from emelex_core import MemoryStore
 from emelex_core.archive.check import check
 from emelex_core.archive.records import CheckReport, Finding
 from life import STEPS, Life
+from places import home, workspace
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+__all__ = ["home", "workspace"]
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from emelex_core import MemoryStore
-from emelex_core.imports.importer import ImportedSession, import_transcripts
+from emelex_core.imports.importer import import_transcripts
+from emelex_core.imports.report import ImportedSession
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus"
 pytestmark = [pytest.mark.corpus, pytest.mark.skipif(not CORPUS.is_dir(), reason="the shared corpus is not here")]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from emelex_core import AssetRef, MemoryStore, limits
 from emelex_core.assets.media import HEAD_BYTES, Readable, sniff
 from emelex_core.events import MediaPart, TextPart
-from emelex_core.imports.base64_source import Base64Source, Undecodable
-from emelex_core.imports.media import MediaReader
-from emelex_core.imports.sink import LookingSink, StoringSink
+from emelex_core.imports.files.base64_source import Base64Source, Undecodable
+from emelex_core.imports.reading.media import MediaReader
+from emelex_core.imports.storing.sink import LookingSink, StoringSink
 from pictures import PNG, picture
 
 

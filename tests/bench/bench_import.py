@@ -22,7 +22,8 @@ import orjson
 
 from emelex_core import MemoryStore
 from emelex_core.errors import EmelexError
-from emelex_core.imports.importer import ImportedSession, import_transcripts
+from emelex_core.imports.importer import import_transcripts
+from emelex_core.imports.report import ImportedSession
 
 SAMPLE = Path(__file__).resolve().parents[2] / "ops" / "demo" / "claude-code.jsonl"
 SESSION = "5f0d8c1e-7b52-4c0a-9d57-2f1f6f0e4a11"

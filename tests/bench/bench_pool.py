@@ -3,9 +3,10 @@
     python -P tests/bench/bench_pool.py
 
 Prints one JSON line a benchmark. `pool_noop_jobs_N` is the rate of empty jobs through a pool of N workers (huey,
-claims, heartbeat, settlement, events), as a ratio to N forked processes that run the same statements and nothing else;
-the two take turns, so that other load meets both. Two bare loops do nothing but wait for each other's lock, which a
-pool's workers do less: there the ratio can exceed 1.
+claims, heartbeat, settlement, events), as a ratio to N forked processes that run the same statements in the same
+transactions, a settlement and the next claim in one, and nothing else. `apart` is the same loop with two commits a job.
+All take turns, so that other load meets each. Two bare loops do nothing but wait for each other's lock, which a pool's
+workers do less: there the ratio can exceed 1.
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ WAKES = 60
 IDLE_SECONDS = 6.0
 
 
-def bare(place: Home, workers: int) -> float:
-    """Seconds from the first claim to the last settlement in forked processes: claim, complete, nothing else."""
+def bare(place: Home, workers: int, *, together: bool) -> float:
+    """Seconds from the first claim to the last settlement in forked processes: claim, complete, nothing else.
+
+    `together`: a settlement claims the next job in its own transaction.
+    """
     context = multiprocessing.get_context("fork")
     spans: multiprocessing.SimpleQueue[tuple[float, float]] = context.SimpleQueue()
 
@@ -48,8 +52,9 @@ def bare(place: Home, workers: int) -> float:
         with MemoryStore.open(place) as store:
             turns = Turns(store.database, clock=store.clock)
             began = time.monotonic()
+            beside = turns.claim_beside if together else lambda transaction: lambda: None
             while (lease := turns.claim()) is not None:
-                lease.complete(lambda transaction: None, record={"pid": os.getpid(), "attempt": 1})
+                lease.complete(lambda transaction: None, record={"pid": os.getpid(), "attempt": 1}, beside=beside)
             spans.put((began, time.monotonic()))
 
     processes = [context.Process(target=loop) for _ in range(workers)]
@@ -81,11 +86,12 @@ def filled(root: Path, name: str) -> Home:
 
 
 def rates(root: Path, workers: int) -> None:
-    """Empty jobs a second, both ways."""
-    seconds: dict[str, list[float]] = {"bare": [], "pool": []}
+    """Empty jobs a second, each way."""
+    seconds: dict[str, list[float]] = {"bare": [], "apart": [], "pool": []}
     for number in range(ROUNDS):
-        seconds["bare"].append(bare(filled(root, f"bare-{workers}-{number}"), workers))
+        seconds["bare"].append(bare(filled(root, f"bare-{workers}-{number}"), workers, together=True))
         seconds["pool"].append(pooled(filled(root, f"pool-{workers}-{number}"), workers))
+        seconds["apart"].append(bare(filled(root, f"apart-{workers}-{number}"), workers, together=False))
     ratios = [bare / pool for bare, pool in zip(seconds["bare"], seconds["pool"], strict=True)]
     best = {name: min(taken) for name, taken in seconds.items()}
     report(
@@ -95,6 +101,8 @@ def rates(root: Path, workers: int) -> None:
         ratio_of_the_best=best["bare"] / best["pool"],
         jobs_per_second=JOBS / best["pool"],
         bare_jobs_per_second=JOBS / best["bare"],
+        apart_jobs_per_second=JOBS / best["apart"],
+        load=os.getloadavg()[0],
     )
 
 

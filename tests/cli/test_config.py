@@ -162,6 +162,34 @@ def test_a_project_only_takes_away(home: Home, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("user", "project_says", "mode"),
+    [
+        (None, None, "auto"),
+        (None, "review", "review"),
+        ("auto", "review", "review"),
+        ("review", "auto", "review"),
+        ("review", None, "review"),
+    ],
+)
+def test_a_project_may_ask_for_review_and_never_end_one(
+    home: Home, project: Path, user: str | None, project_says: str | None, mode: str
+) -> None:
+    """What a distillation finds waits for a person where the user or the project wants it."""
+    if user is not None:
+        _user(home, f'[distillation]\nmode = "{user}"\n')
+    if project_says is not None:
+        _project(project, f'[distillation]\nmode = "{project_says}"\n')
+    assert _load(home, project).distillation.mode == mode
+
+
+def test_a_mode_is_one_of_two(home: Home) -> None:
+    """A dry run is a question that a person asks, not a way of working."""
+    _user(home, '[distillation]\nmode = "dry-run"\n')
+    with pytest.raises(UsageError, match="it must be auto or review"):
+        _load(home)
+
+
+@pytest.mark.parametrize(
     ("key", "value"), [("trigger_percent", 2), ("target_percent", 1), ("keep_turns", 1), ("keep_turns", 4)]
 )
 def test_a_project_cannot_undercut_what_the_user_left_unset(home: Home, project: Path, key: str, value: int) -> None:

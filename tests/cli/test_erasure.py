@@ -55,6 +55,9 @@ def test_redacting(emelex: Program, talk: Talk) -> None:
     shown = emelex(*SESSIONS, "show", session.id).out
     assert "Weighing [redacted]." in shown
     assert ": 3 places in 2 events" in shown
+    (record,) = emelex(*SESSIONS, "show", session.id, "--json").json["redactions"]
+    assert (record["kind"], record["events"], record["places"]) == ("pattern", 2, 3)
+    assert record["chain_before"] != record["chain_after"]
     assert holding(emelex.home, "depot-1", "depot 1") == []
     assert emelex("memory", "check").code == 0
     assert emelex(*redact, "--pattern", "depot[- ][0-9]").out.startswith("replaced 0 places")

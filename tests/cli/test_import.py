@@ -48,6 +48,21 @@ def test_importing_again_changes_nothing(emelex: Program, transcript: Transcript
     assert (grown["already"], grown["turns"], grown["events"]) == (False, 1, 2)
 
 
+def test_what_was_deleted_stays_away(emelex: Program, transcript: Transcript) -> None:
+    """Behaviour 157: one line says so and what to do; nothing is queued, and `--again` brings it back."""
+    path = transcript(prompts=2)
+    first = emelex("import", "auto", path, "--json").lines[0]
+    emelex("memory", "sessions", "delete", first["id"])
+    transcript(prompts=3)
+    told, complete = emelex("import", "auto", path, "--json").lines
+    assert (told["removed"], told["id"], told["distillation"], complete["removed"]) == (True, None, None, 1)
+    assert "import with --again" in emelex("import", "auto", path, "--dry-run").out
+    assert emelex("memory", "jobs", "list", "--json").lines == []
+    back = emelex("import", "auto", path, "--again", "--json").lines[0]
+    assert (back["turns"], back["removed"]) == (3, False)
+    assert emelex("import", "auto", path, "--json").lines[0]["already"] is True
+
+
 def test_the_text_says_where_the_sessions_went(emelex: Program, transcript: Transcript, elsewhere: Path) -> None:
     """Counts carry their noun; a Session of another directory is found with what the last line says."""
     path = transcript(prompts=1)

@@ -101,6 +101,26 @@ def test_import_tells_shows_and_repeats(emelex: Program, tmp_path: Path, form: s
 
 
 @pytest.mark.parametrize("form", MAKERS)
+def test_what_was_deleted_comes_back_when_asked_for(emelex: Program, tmp_path: Path, form: str) -> None:
+    """Behaviour 157: told and counted, in words with what to do; `--again` is asked for once."""
+    path = MAKERS[form](tmp_path)
+    first = emelex("import", form, path, "--json").lines[0]
+    emelex("memory", "sessions", "delete", first["id"])
+    told, complete = emelex("import", form, path, "--json").lines
+    assert (told["removed"], told["already"], told["id"], told["workspace"]) == (True, False, None, None)
+    assert (told["source_id"], told["turns"]) == (first["source_id"], 0)
+    assert (complete["removed"], complete["sessions"], complete["already"], complete["events"]) == (1, 0, 0, 0)
+    text = emelex("import", form, path).out
+    assert "stays away" in text
+    assert "1 Session stayed away, removed here before; import with --again to bring back" in text
+    assert emelex("memory", "sessions", "list", "--json").lines == []
+    back, complete = emelex("import", form, path, "--again", "--json").lines
+    assert (back["source_id"], back["events"], back["removed"]) == (first["source_id"], first["events"], False)
+    assert (complete["removed"], complete["new_sessions"]) == (0, 1)
+    assert emelex("import", form, path, "--json").lines[1]["already"] == 1
+
+
+@pytest.mark.parametrize("form", MAKERS)
 @pytest.mark.parametrize("damage", ["empty", "binary", "cut"])
 def test_bad_input_is_one_error_that_names_the_file(emelex: Program, tmp_path: Path, form: str, damage: str) -> None:
     """And no Home is made for it."""

@@ -32,6 +32,8 @@ from emelex_core.models import BUILTIN_REFERENCE, load_engine, resolve_model
 pytestmark = pytest.mark.model
 
 SERVER = Path(__file__).parents[1] / "engine" / "chat_server.py"
+PLAIN_CONTEXT_TOKENS = 20_000
+"""Room for prompts that are counted in bytes; it marks the server without extensions."""
 CANCEL_SECONDS_MAX = 1.0
 """Far above the 8 ms of measured.md, and far below the prompt evaluation that is cancelled."""
 
@@ -62,28 +64,29 @@ def chat_server(models_dir: Path) -> Iterator[str]:
         assert process.wait(30) == 0
 
 
-@pytest.fixture(scope="module", params=["llama_cpp", "endpoint", "endpoint_plain"])
+@pytest.fixture(scope="module", params=["llama_cpp", "endpoint", "endpoint_asked", "endpoint_plain"])
 def engine(request: pytest.FixtureRequest, models_dir: Path) -> Iterator[ChatEngine]:
-    """Each engine; `endpoint_plain` is a server without llama.cpp's extensions: no grammar, counts that are bounds."""
+    """Each engine; `endpoint_asked` is a server that is asked whether it counts, and `endpoint_plain` one that has none
+    of llama.cpp's extensions: no grammar, counts that are bounds."""
     with ExitStack() as stack:
         endpoints: dict[str, EndpointConfig] = {}
         reference = BUILTIN_REFERENCE
         if request.param != "llama_cpp":
-            extended = request.param == "endpoint"
+            extended = request.param != "endpoint_plain"
             endpoints["loop"] = EndpointConfig(
                 name="loop",
                 base_url=stack.enter_context(chat_server(models_dir)),
                 model="smollm2",
-                context_tokens=4_096 if extended else 20_000,
+                context_tokens=4_096 if extended else PLAIN_CONTEXT_TOKENS,
                 grammar=extended,
-                tokenize=extended,
+                tokenize={"endpoint": True, "endpoint_asked": None, "endpoint_plain": False}[request.param],
             )
             reference = "endpoint:loop"
         resolved = resolve_model(reference, models_dir=models_dir, endpoints=endpoints)
         yield stack.enter_context(load_engine(resolved))
 
 
-GRAMMAR_ENGINES = pytest.mark.parametrize("engine", ["llama_cpp", "endpoint"], indirect=True)
+GRAMMAR_ENGINES = pytest.mark.parametrize("engine", ["llama_cpp", "endpoint", "endpoint_asked"], indirect=True)
 """A server that takes no grammar leaves the check to the caller (tests/engine/test_openai.py)."""
 
 
@@ -120,6 +123,7 @@ def test_counts_are_exact_or_upper_bounds(engine: ChatEngine) -> None:
     """Behaviour 176: sizes come from the model's own tokenizer, and a bound says that it is one."""
     counted = engine.count_prompt(QUESTION)
     used = engine.generate(ask(bound=1), CancelToken()).prompt_tokens
+    assert engine.info.exact_tokens is (engine.info.context_tokens != PLAIN_CONTEXT_TOKENS)
     assert counted == used if engine.info.exact_tokens else counted >= used
     assert engine.count_text("") == 0
     assert 0 < engine.count_text("two words") <= len("two words")

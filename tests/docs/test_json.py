@@ -125,9 +125,12 @@ def test_what_is_stored_is_printed_as_documented(printed: dict[str, list[Any]]) 
 
 
 def test_imports_are_printed_as_documented(emelex: Program, transcript: Callable[..., Path]) -> None:
-    """Dry, new, and again."""
+    """Dry, new, again, and removed."""
     path = transcript()
     runs = [emelex("import", "auto", path, *flags, "--json").lines for flags in (["--dry-run"], [], [])]
+    emelex("memory", "sessions", "delete", runs[-1][0]["id"])
+    runs.append(emelex("import", "auto", path, "--json").lines)
+    assert runs[-1][-1]["removed"] == 1
     _require("import_session", [line for run in runs for line in run[:-1]])
     _require("import_complete", [run[-1] for run in runs])
 
@@ -208,6 +211,9 @@ def test_search_and_erasure_are_printed_as_documented(
     _require("transcript_hit", emelex(*sessions, "search", "weigh", "parcels", "--json").lines)
     redact = (*sessions, "redact", second.id, "--pattern", "depot-[0-9]", "--json")
     _require("redacted_session", [emelex(*redact, "--dry-run").json, emelex(*redact).json])
+    document = emelex(*sessions, "show", second.id, "--json").json
+    assert document["redactions"]
+    _require("session_document", [document])
     emelex(*sessions, "delete", first.id)
     erased = [emelex(*sessions, "delete", one.id, "--derived", "--json").json for one in (first, second)]
     assert [line["deleted"] is None for line in erased] == [True, False]

@@ -107,7 +107,6 @@ def test_each_ending_is_told_exactly(
         b'{"choices": [{"message": {"content": ["x"]}, "finish_reason": "stop"}]}',
         b'{"choices": [{"message": {"content": "x"}}]}',
         b'{"choices": [{"message": {"content": "x"}, "finish_reason": null}]}',
-        b'{"choices": [{"message": {"content": "x"}, "finish_reason": "content_filter"}]}',
         b'{"choices": [{"message": {"content": "x"}, "finish_reason": ["stop"]}]}',
         b'{"choices": [{"message": {"content": "\\ud83d"}, "finish_reason": "stop"}]}',
         b'{"choices": [{"message": {"content": "\xff"}, "finish_reason": "stop"}]}',
@@ -148,8 +147,30 @@ def test_a_status_decides_whether_trying_again_helps(script: Script, status: int
         run(script)
     assert type(caught.value) is kind
     assert str(status) in caught.value.message
-    assert "Say something." not in caught.value.message, "a server's words may repeat the prompt"
+    assert ("Say something." in caught.value.message) is (status != 204)
     assert len(script.asked) == 1, "what was sent is not sent again here"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"error": {"message": "No such\\u001b[2K model\\n\\u202ehere"}}', ": No such [2K model here"),
+        (b'{"error": "not loaded"}', ": not loaded"),
+        (b'{"detail": "Not Found"}', ": Not Found"),
+        (b'{"object": "error", "message": "gone"}', ": gone"),
+        (b"<html>Bad Gateway\xff</html>", ": <html>Bad Gateway\ufffd</html>"),
+        (b'{"error": {"message": "key sk-secret-1 is wrong"}}', ": key [key] is wrong"),
+        (b'{"error": {"message": "' + b"x" * 10_000 + b'"}}', f": {'x' * 299}…"),
+        (b'{"error": {"message": {"a": 1}}}', ""),
+        (b"[1]", ""),
+        (b"", ""),
+    ],
+)
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_a_servers_error_is_told_in_one_bounded_line(status: int, body: bytes, told: str) -> None:
+    """What it says is what a person needs; control characters and the key that was sent are not among it."""
+    failure = reply.refusal(status, body, where="the server", secret="sk-secret-1")
+    assert failure.message == f"the server answered {status}{told}"
 
 
 @pytest.mark.parametrize(

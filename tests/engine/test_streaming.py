@@ -81,12 +81,18 @@ def test_what_could_begin_a_stop_text_waits(size: int) -> None:
     assert "".join(told) == "a\n\nENt # b"
 
 
-def test_a_grammars_text_keeps_its_tags() -> None:
-    """What a grammar made is the answer, whatever it looks like."""
-    told: list[str] = []
-    stream = TextStream(told.append, reasoning=False)
-    stream.add(b"<think>x</think>y")
-    assert told == ["<think>x</think>y"]
+@pytest.mark.parametrize("told", [None, []])
+def test_thoughts_under_a_grammar_are_no_words(script: Script, told: list[str] | None) -> None:
+    """A grammar of calls lets words pass, and a model that thinks takes them for its thoughts."""
+    thought = "<think>A call? No.</think>\n\nPlain words."
+    script.say(thought)
+    if told is not None:
+        stream_of(script, *(chunk({"content": piece}) for piece in thought.split(" ")), chunk({}, "stop"))
+        thought = thought.replace(" ", "")
+    tell = None if told is None else told.append
+    done = ask(script, [], config={"grammar": True}, grammar="root ::= [^{]+", tell=tell)
+    assert (done.text, done.reasoning) == (split_reasoning(thought)[1], split_reasoning(thought)[0])
+    assert told is None or "".join(told) == "Plainwords."
 
 
 def test_reasoning_is_kept_beside_the_answer() -> None:
@@ -229,6 +235,90 @@ def test_events_may_be_cut_anywhere(size: int) -> None:
     for start in range(0, len(data), size):
         events.add(data[start : start + size])
     assert events.completion().text == "".join(told) == "naïve 😀 中"
+
+
+def escaped(piece: str) -> bytes:
+    """A chunk whose text is written as it stands, escapes included."""
+    return b'data: {"choices": [{"delta": {"content": "%s"}}]}\n\n' % piece.encode()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["a \\ud83d", "\\ude00 b"],
+        ["a ", "\\ud83d", "\\ude00", " b"],
+        ["a \\ud83d", "", "\\ude00 b"],
+        ["a \\uD83D\\uDE00", " b"],
+    ],
+)
+def test_a_character_cut_into_two_escapes_comes_out_whole(script: Script, pieces: list[str]) -> None:
+    """Servers cut their text where the model's tokens end; what is told never holds half a character (183)."""
+    stream_of(script, *map(escaped, pieces), chunk({}, "stop"))
+    told: list[str] = []
+    assert ask(script, told).text == "".join(told) == "a 😀 b"
+
+
+def test_arguments_are_joined_as_well() -> None:
+    """A call's arguments are JSON within JSON, and are cut like words."""
+    events = EventStream([].append)
+    for piece in ('{\\"x\\": \\"\\ud83d', '\\ude00\\"}'):
+        call = b'{"index": 0, "id": "a", "function": {"name": "look", "arguments": "%s"}}' % piece.encode()
+        events.add(b'data: {"choices": [{"delta": {"tool_calls": [' + call + b"]}}]}\n\n")
+    events.add(chunk({}, "tool_calls"))
+    (found,) = events.completion().calls
+    assert json.loads(found.arguments) == {"x": "😀"}
+
+
+LOOK = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look", "arguments": "{}"}}]}
+
+
+@pytest.mark.parametrize("end", [b"", b"data: [DONE]\n\n"], ids=["cut", "done"])
+@pytest.mark.parametrize("delta", [LOOK, {"content": "Let me"}], ids=["call", "words"])
+def test_a_reply_without_its_end_proposes_nothing(script: Script, delta: dict[str, object], end: bytes) -> None:
+    """A connection that was cut is a failure at once, even behind a call that looks whole."""
+    stream_of(script, chunk(delta), end)
+    with pytest.raises(EngineFailure, match="broke off"):
+        ask(script, [], config={"tools": True}, tools=(SPEC,))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("reason", ["stop", "tool_calls", "length", "content_filter"])
+def test_how_a_reply_with_calls_ended_decides_what_it_is(script: Script, reason: str, streamed: bool) -> None:
+    """`stop` and `tool_calls` propose; `length` says that it was cut; a filter's end is a rejection that says so."""
+    if streamed:
+        stream_of(script, chunk(LOOK), chunk({}, reason))
+        options: dict[str, object] = {}
+    else:
+        script.say("", reason, **LOOK)
+        options = {"tell": None}
+    if reason == "content_filter":
+        with pytest.raises(OutputRejected, match="content_filter"):
+            ask(script, [], config={"tools": True}, tools=(SPEC,), **options)
+        return
+    done = ask(script, [], config={"tools": True}, tools=(SPEC,), **options)
+    assert done.finish_reason is (FinishReason.LENGTH if reason == "length" else FinishReason.TOOL_CALLS)
+    assert [call.name for call in done.calls] == ["look"]
+
+
+def test_a_server_that_passes_the_bound_is_stopped(script: Script) -> None:
+    """Text is kept up to our bound on bytes, long before a reply's own, and the reply counts as cut."""
+    told: list[str] = []
+    stream_of(script, *[chunk({"content": "word " * 20})] * 2_000, chunk({}, "stop"))
+    done = ask(script, told, output_tokens_max=16)
+    assert done.finish_reason is FinishReason.LENGTH
+    assert done.text == "".join(told)
+    assert 900 < len(done.text.encode()) <= 16 * TOKEN_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [["a \\ud83d"], ["a \\ud83d", "b"], ["\\ude00"], ["\\ude00", "\\ud83d"], ["\\ud83d\\ud83d", "\\ude00"]],
+)
+def test_half_a_character_is_no_text(script: Script, pieces: list[str]) -> None:
+    """It is refused, not guessed (183)."""
+    stream_of(script, *map(escaped, pieces), chunk({}, "stop"))
+    with pytest.raises(EngineFailure, match="lone surrogate"):
+        ask(script, [])
 
 
 def test_messages_of_tools_and_pictures_on_the_wire(script: Script) -> None:

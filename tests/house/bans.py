@@ -58,6 +58,21 @@ def _bare_excepts(source: Source) -> Iterator[ast.AST]:
     return (node for node in ast.walk(source.tree) if isinstance(node, ast.ExceptHandler) and node.type is None)
 
 
+def _loose_processes(source: Source) -> Iterator[ast.AST]:
+    """Find processes that neither a `with` nor tests/support/processes.py ends."""
+    ended: set[int] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            ended.update(id(item.context_expr) for item in node.items)
+        elif isinstance(node, ast.Call) and _name(node) == "keep":
+            ended.update(map(id, node.args))
+    return (call for call in _calls(source) if _name(call) == "Popen" and id(call) not in ended)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
 def _wall_clock(source: Source) -> Iterator[ast.AST]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute):
@@ -129,6 +144,20 @@ BANS: Final = (
         instead="name the exceptions; cleanup that must see all of them is `finally`, or re-raises BaseException",
         find=_bare_excepts,
         sample="try:\n    f()\nexcept:\n    pass",
+        in_tests=True,
+    ),
+    Ban(
+        name="process that may outlive its test",
+        instead="`keep(subprocess.Popen(...))` of tests/support/processes.py, or a `with`: what is left fails others",
+        find=_loose_processes,
+        sample="a = subprocess.Popen(command)\nb = [Popen(command) for command in commands]",
+        allowed={
+            "tests/support/nursery.py": "it serves all tests of its module, whose fixture ends it",
+            "tests/bench/": "no tests: what is measured, with what is started for it",
+            "emelex_core/": "no tests",
+            "workers/": "no tests",
+            "ops/": "no tests",
+        },
         in_tests=True,
     ),
     Ban(

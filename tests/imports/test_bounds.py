@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core.events import AssetRef
-from emelex_core.imports.recent import Recent
+from emelex_core.imports.reading.recent import Recent
 from emelex_core.imports.records import CLAUDE_CODE, CODEX, TranscriptFile
 from emelex_core.imports.transcripts import open_transcript
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core.events import EventKind, TextPart, ToolCallPart, ToolResultPart
-from emelex_core.imports.branching import BRANCH_POINT, Branches
-from emelex_core.imports.conversation import Message, Said, content_digest, message_id, message_of
-from emelex_core.imports.playing import Player
-from emelex_core.imports.turns import RecordName
+from emelex_core.imports.conversations.branching import BRANCH_POINT, Branches
+from emelex_core.imports.conversations.conversation import Message, Said, content_digest, message_id, message_of
+from emelex_core.imports.conversations.playing import Player
+from emelex_core.imports.reading.turns import RecordName
 
 Shelf = dict[str, tuple[str, ...]]
 """The ids of each Session's messages, by its source id."""

@@ -14,8 +14,8 @@ import pytest
 
 from emelex_core.errors import Invalid
 from emelex_core.events import MediaPart
-from emelex_core.imports import chatgpt_files
-from emelex_core.imports.conversations import open_conversations
+from emelex_core.imports.chatgpt import files as chatgpt_files
+from emelex_core.imports.conversations.readers import open_conversations
 from emelex_core.imports.records import CHATGPT, TranscriptFile
 from emelex_core.imports.sniff import sniff_format
 from foreign import PNG, MemorySink, Talk, library, put, read
@@ -411,7 +411,7 @@ def test_memory_is_flat_in_the_exports_size(tmp_path: Path) -> None:
 
 
 def test_a_conversation_that_is_too_large_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emelex_core.imports.json_array.limits.IMPORT_LINE_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr("emelex_core.imports.files.json_array.limits.IMPORT_LINE_BYTES_MAX", 4 << 20)
     large = chain(message("user", "x" * (6 << 20)))
     reading = read(put(tmp_path, "c.json", [simple("a"), large, simple("b")]), CHATGPT)
     assert [talk.source_id for talk in reading.talks] == ["a", "b"]

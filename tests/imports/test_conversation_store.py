@@ -14,10 +14,11 @@ from emelex_core import MemoryStore
 from emelex_core.engine.cancel import CancelToken
 from emelex_core.errors import Cancelled, Invalid
 from emelex_core.events import EventKind
-from emelex_core.imports.conversations import open_conversations
-from emelex_core.imports.importer import ImportedSession, import_transcripts
+from emelex_core.imports.conversations.readers import open_conversations
+from emelex_core.imports.importer import import_transcripts
 from emelex_core.imports.records import TranscriptFile
-from emelex_core.imports.sink import LookingSink
+from emelex_core.imports.report import ImportedSession
+from emelex_core.imports.storing.sink import LookingSink
 from emelex_core.publish import PublishedJob
 from foreign import library, put
 from stores import answer, child, rows, sound
@@ -185,13 +186,13 @@ def test_a_stopped_import_keeps_what_it_stored(tmp_path: Path) -> None:
         assert [session.already for session in books.run(path).sessions] == [True, False, False]
 
 
-def test_a_deleted_session_comes_back_whole_and_its_branches_stay(tmp_path: Path) -> None:
+def test_a_deleted_session_comes_back_whole_when_asked_for_and_its_branches_stay(tmp_path: Path) -> None:
     path = put(tmp_path, "talk.json", _talk("q", "a"))
     with library(tmp_path) as books:
         first = books.run(path).sessions[0]
         books.run(put(tmp_path, "talk.json", _talk("q", "b")))
         books.store.delete_session(first.id)
-        sessions = books.run(put(tmp_path, "talk.json", _talk("q", "a"))).sessions
+        sessions = books.run(put(tmp_path, "talk.json", _talk("q", "a")), again=True).sessions
         assert [session.events for session in sessions] == [2]
         assert len(books.all()) == 2
 

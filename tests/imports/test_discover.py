@@ -14,7 +14,7 @@ import zstandard
 
 from emelex_core.errors import Invalid, NotFound
 from emelex_core.imports.discover import discover
-from emelex_core.imports.records import CLAUDE_CODE, CODEX
+from emelex_core.imports.records import CLAUDE_CODE, CODEX, FORMATS
 from emelex_core.imports.sniff import record_format
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -135,6 +135,9 @@ def test_what_is_missing_or_no_file_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(error) as caught:
             discover([tmp_path / name])
         assert name in caught.value.message
+        if name == "empty":
+            assert caught.value.hint is not None
+            assert all(form in caught.value.hint for form in FORMATS)
     with pytest.raises(Invalid, match="no reader"):
         discover([tmp_path], format="telegram")
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from emelex_core import limits
 from emelex_core.errors import EmelexError, Invalid, NotFound
-from emelex_core.imports.documents import is_lines, read_documents
-from emelex_core.imports.json_array import elements
+from emelex_core.imports.files.documents import is_lines, read_documents
+from emelex_core.imports.files.json_array import elements
 from foreign import put, put_lines
 
 
@@ -136,6 +136,16 @@ def test_a_document_that_is_none_says_where(tmp_path: Path, data: bytes, why: st
     with pytest.raises(Invalid, match=why) as caught:
         _values(path)
     assert caught.value.message.startswith(str(path))
+
+
+def test_lines_of_an_archive_that_was_cut(tmp_path: Path) -> None:
+    """What was unpacked is read, and the tear is counted; of one document nothing can be read."""
+    line = b'{"a":1}\n'
+    whole = zstandard.compress(line) + zstandard.compress(line * 3)
+    assert _values(put(tmp_path, "whole.zst", whole)) == ([{"a": 1}] * 4, {})
+    values, defects = _values(put(tmp_path, "cut.zst", whole[:-2]))
+    assert values[:1] == [{"a": 1}]
+    assert defects["torn_archive"] == 1
 
 
 def test_a_document_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

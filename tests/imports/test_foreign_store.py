@@ -19,8 +19,10 @@ import pytest
 
 from emelex_core.db.statements import Statements
 from emelex_core.errors import EmelexError, Invalid, StorageBusy
-from emelex_core.imports import foreign_store, langgraph, openai_agents
-from emelex_core.imports.foreign_store import opened, tables_of
+from emelex_core.imports.files import foreign_store
+from emelex_core.imports.files.foreign_store import opened, tables_of
+from emelex_core.imports.langgraph import reader as langgraph
+from emelex_core.imports.openai import agents as openai_agents
 
 ROWS = Statements("test", {"notes": "SELECT words FROM notes ORDER BY rowid"})
 

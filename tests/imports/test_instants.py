@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emelex_core import clock
-from emelex_core.imports.reading import instant
+from emelex_core.imports.reading.reader import instant
 
 _FORMS = st.sampled_from(["{}Z", "{}+00:00", "{}+05:30", "{}", "{}z"])
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from emelex_core.errors import Invalid, NotFound
-from emelex_core.imports.jsonl import LineReader, prefix_sha256
+from emelex_core.imports.files.frames import is_cut
+from emelex_core.imports.files.jsonl import LineReader, prefix_sha256
 
 _PIECES = st.sampled_from(
     [
@@ -121,13 +123,28 @@ def test_a_torn_archive_keeps_what_came_before_the_tear(tmp_path: Path) -> None:
     noise = b"".join(b'{"n":"%s"}\n' % digest(number).encode() for number in range(20_000))
     packed = zstandard.ZstdCompressor().compress(noise)
     path.write_bytes(packed[: len(packed) // 2])
-    lines, _, reader = _lines(path)
+    lines, defects, reader = _lines(path)
     assert 0 < len(lines) < 20_000
+    assert defects["torn_archive"] == 1
     assert reader.after().sha256 == hashlib.sha256(noise[: reader.after().offset]).digest()
     path.write_bytes(packed + b"no frame begins like this")
     lines, defects, _ = _lines(path)
     assert len(lines) > 19_000
     assert defects == {"torn_archive": 1}
+
+
+@example(cut=80, frames=1, checksum=False, sized=False)
+@given(cut=st.integers(0, 2_000), frames=st.integers(1, 3), checksum=st.booleans(), sized=st.booleans())
+def test_an_archive_is_cut_where_no_frame_ends(cut: int, frames: int, checksum: bool, sized: bool) -> None:
+    """zstd's reader calls any end an end; only the frames tell. A frame that is skipped is one as well."""
+    noise = hashlib.sha256(b"noise").hexdigest().encode() * 3 + b"a" * 300_000
+    packer = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
+    pieces = [packer.compress(noise) for _ in range(frames)]
+    pieces.insert(1, b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc")
+    whole = b"".join(pieces)
+    ends = {sum(map(len, pieces[:number])) for number in range(frames + 2)}
+    cut = min(cut, len(whole))
+    assert is_cut(io.BytesIO(whole[:cut])) == (cut not in ends)
 
 
 def test_prefix_hashes_prove_prefixes(tmp_path: Path) -> None:

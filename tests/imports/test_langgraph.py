@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from emelex_core import limits
-from emelex_core.imports.langgraph_values import Built, Undecodable, decode
+from emelex_core.imports.langgraph.values import Built, Undecodable, decode
 from emelex_core.imports.records import LANGGRAPH
 from emelex_core.imports.sniff import sniff_format
 from foreign import Talk, library, read
@@ -285,8 +285,8 @@ def test_pending_writes_are_counted(store: Store) -> None:
 
 
 def test_sizes_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("emelex_core.imports.langgraph.CELL_BYTES_MAX", 2_000)
-    monkeypatch.setattr("emelex_core.imports.langgraph._LEAVES_MAX", 2)
+    monkeypatch.setattr("emelex_core.imports.langgraph.reader.CELL_BYTES_MAX", 2_000)
+    monkeypatch.setattr("emelex_core.imports.langgraph.reader._LEAVES_MAX", 2)
     store.put("1", None, TALK[:1])
     store.put("2", "1", [TALK[0], human("big", "x" * 4_000)])
     store.put("3", "1", [TALK[0], ai("a", "one")])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emelex_core import codec, limits
-from emelex_core.imports.lenient import bound_arguments, encoded_bytes, fit_text, load_arguments, load_record
+from emelex_core.imports.files.lenient import bound_arguments, encoded_bytes, fit_text, load_arguments, load_record
 
 
 @pytest.mark.parametrize(

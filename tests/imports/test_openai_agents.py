@@ -145,7 +145,7 @@ def test_sessions_without_messages_are_counted(store: Store, tmp_path: Path) -> 
 
 def test_rows_that_are_odd(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken JSON, blobs, other values, sizes: counted by name, and the rest is read."""
-    monkeypatch.setattr("emelex_core.imports.openai_agents.CELL_BYTES_MAX", 1_000)
+    monkeypatch.setattr("emelex_core.imports.openai.agents.CELL_BYTES_MAX", 1_000)
     odd = ["{torn", "[1]", b'{"role":"user","content":"blob"}', b"\xff\xfe", '{"role":"user","content":"\\ud83d"}']
     store.add("s1", [*odd, {"role": "user", "content": "x" * 2_000}, *ITEMS[:1]])
     (talk,) = read(store.path, OPENAI_AGENTS).talks

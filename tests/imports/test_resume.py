@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from emelex_core.events import Event
-from emelex_core.imports.jsonl import prefix_sha256
+from emelex_core.imports.files.jsonl import prefix_sha256
 from emelex_core.imports.records import CLAUDE_CODE, CODEX
 from foreign_rows import CLAUDE_STEPS, CODEX_STEPS, claude_lines, codex_lines
 

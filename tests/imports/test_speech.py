@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emelex_core.imports.speech import Words, split_words
+from emelex_core.imports.reading.speech import Words, split_words
 
 
 @pytest.mark.parametrize(

@@ -11,25 +11,9 @@ import pytest
 from emelex_core import MemoryStore, Session, SessionLease
 from emelex_core.errors import StaleSessionLease
 from emelex_core.journal.turns import Journal
-from stores import ManualClock
+from places import clock, home, store, workspace
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(tmp_path: Path, clock: ManualClock) -> Iterator[MemoryStore]:
-    with MemoryStore.open(tmp_path / "home", create=True, clock=clock) as opened:
-        yield opened
+__all__ = ["clock", "home", "store", "workspace"]
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import apsw
 import pytest
@@ -109,6 +111,19 @@ def test_every_move_of_a_turn_is_in_the_table(
         acts[verb]()
     turn = store.interrupted_turn(session.id)
     assert (TurnState.IDLE if turn is None else turn.state) is after
+
+
+def test_the_diagrams_are_the_tables() -> None:
+    """House habit 4: ARCHITECTURE.md draws each move of the two tables, and no other."""
+    text = (Path(__file__).resolve().parents[2] / "ARCHITECTURE.md").read_text("utf-8")
+    life = text.partition("\n## The life of one turn\n")[2].partition("\n## ")[0]
+    drawn = [
+        {(found[1], found[3]): found[2] for found in re.finditer(r"(\w+) --> (\w+): (\w+)", block)}
+        for block in re.findall(r"```mermaid\nstateDiagram-v2\n(.*?)\n```", life, re.DOTALL)
+    ]
+    turns = {(state.value, verb.value): after.value for (state, verb), after in TURN_TRANSITIONS.items()}
+    calls = {(state.value, verb.value): after.value for (state, verb), after in CALL_TRANSITIONS.items()}
+    assert drawn == [turns, calls]
 
 
 def test_every_state_is_left_and_reached() -> None:

@@ -15,8 +15,11 @@ from emelex_core.retention.records import RetentionPolicy
 from emelex_core.sessions import removed
 from emelex_core.sessions.records import ImportSource
 from emelex_queue import claims
+from foreign import put_lines
+from foreign_rows import growing_codex
 from runs import active, distilled, holding, summarised
 from stores import behind, rows, sound
+from transcripts import import_into
 
 TOKEN = "ZX-41"
 
@@ -186,13 +189,18 @@ def test_removed_sources_are_remembered(store: MemoryStore, workspace: Path, hom
     assert holding(home, "secret-place-7") == []
 
 
-def test_retention_remembers_them_too(store: MemoryStore, workspace: Path, live_through: Callable[[int], None]) -> None:
-    """150: a Session that aged out does not come back with the next import."""
-    source = ImportSource(source="elsewhere", source_id="7", cwd=None)
-    store.start_session(workspace, title="t", source=source)
+def test_retention_remembers_them_too(
+    store: MemoryStore, workspace: Path, tmp_path: Path, live_through: Callable[[int], None]
+) -> None:
+    """150: a Session that aged out does not come back with the next import, unless it is asked for."""
+    path = put_lines(tmp_path, "rollout-1.jsonl", growing_codex())
+    (session,) = import_into(store, path, workspace=workspace, distill=False).sessions
     live_through(2)
     report = store.maintain(RetentionPolicy(session_ms=limits.DAY_MS)).sessions
     assert report is not None
     assert len(report.phase.removals) == 1
     with store.database.read() as transaction:
-        assert removed.find(transaction, "elsewhere", "7") is not None
+        assert removed.find(transaction, session.source, session.source_id) is not None
+    totals = import_into(store, path, workspace=workspace).totals
+    assert (totals.removed, totals.sessions) == (1, 0)
+    assert store.list_sessions() == []

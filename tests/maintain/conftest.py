@@ -13,14 +13,10 @@ from emelex_core.home import Home
 from emelex_core.knowledge import apply
 from emelex_core.knowledge.records import Evidence, Source, Upsert
 from emelex_core.retention import lived
+from places import workspace
 from stores import DAY, ManualClock, edit, rows
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
+__all__ = ["workspace"]
 
 
 @pytest.fixture

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from emelex_core import Event, MemoryStore, Session
-from program import Program
+from homes import emelex, store, workspace
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def emelex(tmp_path: Path, workspace: Path) -> Program:
-    """The program with a Home that does not exist yet."""
-    return Program(home=tmp_path / "home", workspace=workspace)
-
-
-@pytest.fixture
-def store(emelex: Program) -> Iterator[MemoryStore]:
-    with MemoryStore.open(emelex.home, create=True) as opened:
-        yield opened
+__all__ = ["emelex", "store", "workspace"]
 
 
 @pytest.fixture

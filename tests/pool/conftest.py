@@ -9,25 +9,11 @@ from pathlib import Path
 import pytest
 
 from emelex_core import MemoryStore
+from places import home, workspace
+from places import living_store as store
 from pools import Pool, gone
 
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    path = tmp_path / "workspace"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[MemoryStore]:
-    with MemoryStore.open(home, create=True) as opened:
-        yield opened
+__all__ = ["home", "store", "workspace"]
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from emelex_core.errors import Invalid, Refused, StorageBusy, UsageError
 from emelex_core.home import locate
 from emelex_core.models.resolve import BUILTIN_REFERENCE, resolve_model
 from emelex_queue.huey_storage import JobTableStorage
+from emelex_queue.turns import Turns
 from emelex_workers.engines import EngineSource
 from emelex_workers.overrides import PolicyOverrides
 from emelex_workers.pool.child import Child, Lines, PoolPlan
@@ -261,6 +262,7 @@ def test_a_locked_database_has_no_job_now(store: MemoryStore, monkeypatch: pytes
     child = Child(cast(PoolPlan, plan), lines, "Worker-1", slate)
     worker = PoolWorker(Huey("test", results=False, storage_class=BlackHoleStorage), child, JobTableStorage())
     worker._watch = CommitWatch(store.database)
+    worker._turns = Turns(store.database, clock=store.clock)
     worker._unplanned = False
 
     def locked(now: float) -> None:

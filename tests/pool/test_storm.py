@@ -12,11 +12,11 @@ import pytest
 STORM = Path(__file__).resolve().parents[2] / "ops" / "soak" / "pool_storm.py"
 
 
-@pytest.mark.parametrize("seed", [7, 190])
-def test_kills_at_random_cost_exactly_one_attempt_each(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "in_flight", "hold_ms"), [(7, 1, 20), (190, 1, 20), (35, 4, 150)])
+def test_kills_at_random_cost_exactly_one_attempt_each(seed: int, in_flight: int, hold_ms: int) -> None:
     """Behaviour 190: workers, schedulers and parents die; every job is settled once, with exact attempts."""
     command = [sys.executable, "-P", str(STORM), "--jobs", "60", "--kills", "20", "--seed", str(seed)]
-    command += ["--hold-ms", "20"]
+    command += ["--hold-ms", str(hold_ms), "--in-flight", str(in_flight)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(result.stdout)

@@ -15,11 +15,12 @@ from emelex_core import limits
 from emelex_core.assets.media import Readable
 from emelex_core.errors import EmelexError, Invalid
 from emelex_core.events import AssetRef, Event, Part, TextPart, ToolCallPart, ToolResultPart, encode_payload
-from emelex_core.imports.conversation import Message
-from emelex_core.imports.conversations import open_conversations
-from emelex_core.imports.importer import ImportedSession, ImportTotals, import_transcripts
-from emelex_core.imports.playing import Player
+from emelex_core.imports.conversations.conversation import Message
+from emelex_core.imports.conversations.playing import Player
+from emelex_core.imports.conversations.readers import open_conversations
+from emelex_core.imports.importer import import_transcripts
 from emelex_core.imports.records import TranscriptFile
+from emelex_core.imports.report import ImportedSession, ImportTotals
 from emelex_core.sessions.records import StoredEvent
 from emelex_core.store import MemoryStore
 
@@ -145,7 +146,14 @@ class Library:
         self.store = store
         self._workspace = workspace
 
-    def run(self, *paths: Path, format: str = "auto", dry_run: bool = False, distill: bool = False) -> Run:  # noqa: A002 - the command's own word
+    def run(
+        self,
+        *paths: Path,
+        format: str = "auto",  # noqa: A002 - the command's own word
+        dry_run: bool = False,
+        distill: bool = False,
+        again: bool = False,
+    ) -> Run:
         """Import files."""
         sessions: list[ImportedSession] = []
         problems: list[EmelexError] = []
@@ -156,6 +164,7 @@ class Library:
             workspace=self._workspace,
             dry_run=dry_run,
             distill=distill,
+            again=again,
             listen=sessions.append,
             problem=lambda path, error: problems.append(error),
         )

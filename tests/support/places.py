@@ -1,4 +1,4 @@
-"""Fixtures of a store in a fresh directory, its clock standing. A conftest imports those that it takes."""
+"""Fixtures of a store in a fresh directory, on a clock that stands or goes. A conftest imports what it takes."""
 
 from __future__ import annotations
 
@@ -31,4 +31,11 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(home: Path, clock: ManualClock) -> Iterator[MemoryStore]:
     with MemoryStore.open(home, create=True, clock=clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def living_store(home: Path) -> Iterator[MemoryStore]:
+    """A store on the machine's own clock; a conftest takes it `as store`."""
+    with MemoryStore.open(home, create=True) as opened:
         yield opened

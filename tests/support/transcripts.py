@@ -8,7 +8,8 @@ from pathlib import Path
 
 from emelex_core import MemoryStore
 from emelex_core.errors import EmelexError
-from emelex_core.imports.importer import ImportedSession, ImportTotals, import_transcripts
+from emelex_core.imports.importer import import_transcripts
+from emelex_core.imports.report import ImportedSession, ImportTotals
 from emelex_core.sessions.records import StoredEvent
 
 

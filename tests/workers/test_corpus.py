@@ -12,7 +12,8 @@ import pytest
 from emelex_core import MemoryStore
 from emelex_core.engine.ports import CancelToken
 from emelex_core.errors import EmelexError
-from emelex_core.imports.importer import ImportTotals, import_transcripts
+from emelex_core.imports.importer import import_transcripts
+from emelex_core.imports.report import ImportTotals
 from emelex_core.jobs import reading
 from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.store import Totals

@@ -115,7 +115,7 @@ def test_more_losses_than_one_count_takes_are_all_told(
 def test_a_loss_in_the_middle_of_a_run_is_told_by_the_claim_that_counts_it(
     home: Path, store: MemoryStore, talk: Talk
 ) -> None:
-    """A worker dies while another works: the other's next claim counts it, and its run tells."""
+    """A worker dies while another works: the other's next claim counts it, here in its settlement; its run tells."""
     talk(1)
     holder = child(HOLDER, home)
     (job,) = line(holder).split(",")
@@ -125,7 +125,7 @@ def test_a_loss_in_the_middle_of_a_run_is_told_by_the_claim_that_counts_it(
 
     def hear(event: WorkEvent) -> None:
         events.append(event)
-        if isinstance(event, JobEnded) and holder.poll() is None:
+        if isinstance(event, JobStarted) and holder.poll() is None:
             kill(holder)
 
     source = ScriptedSource(ScriptedEngine(write=says("x")))

@@ -12,6 +12,7 @@ import pytest
 from emelex_core import MemoryStore
 from emelex_core.engine.ports import CancelToken, Generation, Request
 from emelex_core.errors import Invalid, NotFound, StorageReadOnly
+from emelex_core.events import Event
 from emelex_core.home import Home
 from emelex_core.jobs import reading
 from emelex_core.jobs.kinds import JobKind, JobState
@@ -157,10 +158,29 @@ def test_knowledge_that_is_not_as_it_was_is_named(worked: MemoryStore) -> None:
     """What was shown to the job cannot be had again: the record's digest of it tells."""
     job, _ = job_of(worked, JobKind.DISTILLATION)
     edit(worked.database.path, "UPDATE knowledge_versions SET job_id = 'another', created_at = 1")
+    edit(worked.database.path, "UPDATE knowledge_changes SET job_id = 'another', changed_at = 1")
     found = rerun(worked, job.id, words())
     assert "existing_sha256" in {change.field for change in found.changed}
     assert found.then is None
     assert found.then_sha256 != found.now_sha256
+
+
+def test_a_tombstone_is_compared_with_its_quote(store: MemoryStore, workspace: Path) -> None:
+    """A job that hid an entry was shown it, and its record says where the words stand that hid it (behaviour 139)."""
+    for said in ("We use pnpm for the whole project, never npm.", "Hello there.\n\nWe no longer use pnpm."):
+        session = store.start_session(workspace, title="tools")
+        with store.claim_session(session.id, workspace) as lease:
+            lease.append_turns([[Event.user(said), Event.assistant("I have read it.")]])
+            lease.release(distill=True)
+        work(store, words())
+    (job,) = reading.list_jobs(store.database, kind=JobKind.DISTILLATION, session_id=session.id)
+    assert store.list_knowledge(None) == []
+    found = rerun(store, job.id, words())
+    assert (found.same, found.changed) == (True, ())
+    assert found.then == found.now
+    assert '"operation":"tombstone","quote":"We no longer use pnpm."' in found.now
+    _, record = reading.get_job(store.database, job.id)
+    assert "pnpm" not in str(record), "nobody redacts a record"
 
 
 def test_only_completed_jobs_are_compared(store: MemoryStore, talk: Talk) -> None:

@@ -1,6 +1,11 @@
-"""Ctrl-C and TERM in a chat: the first Ctrl-C stops the answer, a second one leaves; TERM leaves at once.
+"""Ctrl-C, TERM and HUP in a chat: the first Ctrl-C stops what goes on, a second one leaves; the others leave at once.
 
-Leaving is quick whatever hangs: what is durable is durable already, and the kernel frees what this process holds.
+The module owns these invariants:
+
+- One Ctrl-C is one wish, wherever it arrives: at a question it answers no and stops the turn, and counts once.
+- A turn is only cancelled once it has begun, so that no Session stays behind without the words that it began with.
+- A terminal that went away (HUP) is a TERM, and exits with its code: the contract knows 130 and 143 and no third one.
+- Leaving is quick whatever hangs: what is durable is durable already, and the kernel frees what this process holds.
 """
 
 from __future__ import annotations
@@ -28,14 +33,21 @@ class Interrupts:
         self.exit_code: int | None = None
         self._loop = asyncio.get_running_loop()
         self._turn: CancelToken | None = None
+        self._begun = False
+        self._held = False
         self._asking: asyncio.Task[Any] | None = None
+        self._working: asyncio.Task[Any] | None = None
         self._last: float | None = None
+        self._stopped = False
 
     @contextmanager
     def taken(self) -> Generator[None]:
-        """Take both signals while the block lasts, then give them back as they were: the loop would forget them."""
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        for number in SIGNALS:
+        """Take the signals while the block lasts, then give them back as they were: the loop would forget them."""
+        before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGHUP)}
+        if before[signal.SIGHUP] == signal.SIG_IGN:
+            # Started by nohup: the terminal may go.
+            del before[signal.SIGHUP]
+        for number in before:
             self._loop.add_signal_handler(number, self.hear, number)
         try:
             yield
@@ -46,46 +58,79 @@ class Interrupts:
 
     @contextmanager
     def turn(self) -> Generator[CancelToken]:
-        """A turn runs while the block lasts; its token is cancelled by the first signal."""
+        """A turn runs while the block lasts; its token is cancelled by the first signal, but not before `begun`."""
         self._turn = CancelToken()
-        if self.exit_code is not None:
-            self._turn.cancel()
+        self._begun = False
         try:
             yield self._turn
         finally:
             self._turn = None
+            self._held = False
+
+    def begun(self) -> None:
+        """The turn's input is durable: from here on it can be cancelled, by what was asked before too."""
+        self._begun = True
+        if self._held or self.exit_code is not None:
+            self._stop_turn()
 
     @contextmanager
     def asking(self, task: asyncio.Task[Any]) -> Generator[None]:
-        """Somebody is asked something while the block lasts; a signal that ends the chat ends the question."""
+        """Somebody is asked something while the block lasts; a signal ends the question by cancelling it."""
         self._asking = task
+        if self._turn is None:
+            self._held = False
         try:
             yield
         finally:
             self._asking = None
 
+    @contextmanager
+    def working(self, task: asyncio.Task[Any]) -> Generator[None]:
+        """A model is loaded or a command works while the block lasts; a signal stops it by cancelling the task."""
+        before, self._working = self._working, task
+        try:
+            yield
+        finally:
+            self._working = before
+
+    def take_stopped(self) -> bool:
+        """Whether a signal cancelled what was asked or worked on since the last call."""
+        stopped, self._stopped = self._stopped, False
+        return stopped
+
     def typed(self) -> None:
         """Take a Ctrl-C that was typed at a prompt, where the terminal sends no signal for it."""
-        self._take(signal.SIGINT, at_prompt=True)
+        self._take(signal.SIGINT, hold=False)
 
     def hear(self, number: int) -> None:
         """Take one signal."""
-        self._take(number, at_prompt=self._asking is not None)
+        self._take(number, hold=True)
 
-    def _take(self, number: int, *, at_prompt: bool) -> None:
+    def _take(self, number: int, *, hold: bool) -> None:
         now = self._loop.time()
         again = self._last is not None and now - self._last < TWICE_SECONDS
         self._last = now
-        if number == signal.SIGTERM or again or (self._turn is None and not at_prompt):
-            self._leave(128 + number)
-        elif self._turn is not None:
+        if number != signal.SIGINT or again:
+            self._leave(128 + (number if number == signal.SIGINT else signal.SIGTERM))
+        else:
+            self._stop(hold=hold)
+
+    def _stop(self, *, hold: bool) -> None:
+        """Stop what goes on. Between two things there is nothing to stop; `hold` stops the next turn instead."""
+        tasks = [task for task in (self._asking, self._working) if task is not None]
+        for task in tasks:
+            self._stopped = task.cancel() or self._stopped
+        if self._turn is not None or (hold and not tasks):
+            self._stop_turn()
+
+    def _stop_turn(self) -> None:
+        if self._turn is not None and self._begun:
             self._turn.cancel()
+        else:
+            self._held = True
 
     def _leave(self, exit_code: int) -> None:
         if self.exit_code is None:
             self.exit_code = exit_code
             self._loop.call_later(LEAVE_SECONDS, os._exit, exit_code)
-        if self._turn is not None:
-            self._turn.cancel()
-        if self._asking is not None:
-            self._asking.cancel()
+        self._stop(hold=True)

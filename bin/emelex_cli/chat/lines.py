@@ -3,16 +3,23 @@
 The module owns these invariants:
 
 - Words are strict UTF-8; a byte that is none is an error that says where it stands, before anything is stored.
+- A yes to a question was typed after the question was shown.
+- Keys that the line editor does not understand are dropped: no sequence ends the chat or shows its insides.
 - The history of a terminal is a private file of the Home, apart from every Session.
 """
 
 from __future__ import annotations
 
+import asyncio
+import codecs
+import io
 import os
 import sys
-from collections.abc import Sequence
+import termios
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from emelex_cli.output import one_line
 from emelex_core import limits
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
+    from prompt_toolkit.key_binding import KeyBindings
 
 HISTORY_NAME: Final = "chat-history"
 _PRIVATE: Final = 0o600
@@ -37,27 +45,52 @@ class TerminalLines:
 
     def __init__(self, history: Path, commands: Sequence[str]) -> None:
         _make_private(history)
+        _speak_utf8()
         self._session: PromptSession[str] = _session(history, commands)
         self._plain: PromptSession[str] = _session(None, ())
 
-    async def ask(self) -> str | None:
-        """The next message, None when there is none any more (Ctrl-D). Raises: Interrupted."""
+    async def ask(self, default: str = "") -> str | None:
+        """The next message, `default` before anybody types; None when there is none any more. Raises: Interrupted."""
+        return await self._read(self._session, "› ", default=default)
+
+    async def confirm(self, question: str) -> bool:
+        """Ask for a yes that is typed after the question is shown; anything else is a no. Raises: Interrupted."""
+        answer = await self._read(self._plain, f"{one_line(question)} [y/N] ", shown=self._forget_typed)
+        return answer is not None and answer.strip().lower() in _YES
+
+    async def _read(
+        self, session: PromptSession[str], prompt: str, *, default: str = "", shown: Callable[[], None] | None = None
+    ) -> str | None:
+        """One line; None at its end, or when the terminal is gone. `shown` is called once the prompt is to be seen."""
+
+        def before() -> None:
+            if shown is not None:
+                shown()
+                session.app.after_render += once
+
+        def once(sender: object) -> None:
+            del sender
+            session.app.after_render -= once
+            if shown is not None:
+                shown()
+
         try:
-            return await self._session.prompt_async("› ", handle_sigint=False)
-        except EOFError:
+            with _unknown_keys_dropped():
+                return await session.prompt_async(
+                    prompt, default=default, pre_run=before, handle_sigint=False, set_exception_handler=False
+                )
+        except (EOFError, OSError):
             return None
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    async def confirm(self, question: str) -> bool:
-        """Ask for a yes; anything else is a no. Raises: Interrupted."""
-        try:
-            answer = await self._plain.prompt_async(f"{one_line(question)} [y/N] ", handle_sigint=False)
-        except EOFError:
-            return False
-        except KeyboardInterrupt:
-            raise Interrupted from None
-        return answer.strip().lower() in _YES
+    def _forget_typed(self) -> None:
+        """Discard what was typed so far, in the terminal and in what the line editor has read ahead."""
+        from prompt_toolkit.input.typeahead import clear_typeahead
+
+        clear_typeahead(self._plain.input)
+        with suppress(termios.error):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def piped() -> str:
@@ -93,7 +126,51 @@ def _session(history: Path | None, commands: Sequence[str]) -> PromptSession[str
         completer=_completer(commands) if commands else None,
         complete_while_typing=False,
         enable_open_in_editor=history is not None,
+        key_bindings=_without_mouse(),
     )
+
+
+def _without_mouse() -> KeyBindings:
+    """What a terminal reports of its mouse is nothing: nobody asked for it, and a malformed report is an exception."""
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.keys import Keys
+
+    bindings = KeyBindings()
+    for key in (Keys.Vt100MouseEvent, Keys.WindowsMouseEvent):
+        bindings.add(key)(_ignored)
+    return bindings
+
+
+def _ignored(event: object) -> None:
+    del event
+
+
+@contextmanager
+def _unknown_keys_dropped() -> Generator[None]:
+    """While a line is read, an exception of a key's callback costs that key and nothing else."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+
+    def handle(running: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "handle" in context and isinstance(context.get("exception"), ValueError | LookupError):
+            return
+        if before is None:
+            running.default_exception_handler(context)
+        else:
+            before(running, context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
+
+
+def _speak_utf8() -> None:
+    """A locale that knows ASCII only says nothing about the terminal; today's terminals speak UTF-8."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
+            stream.reconfigure(encoding="utf-8")
 
 
 def _completer(commands: Sequence[str]) -> Completer:

@@ -6,6 +6,7 @@ line that cannot be written must not leave a tool's result unwritten. What faile
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,8 @@ class _Writer:
                 call()
             except (ReaderGone, Storage) as error:
                 self._failed = error
+            except OSError as error:
+                self._failed = Storage(f"cannot write to the terminal: {error.strerror}")
 
     def finish(self) -> None:
         failed, self._failed = self._failed, None
@@ -67,9 +70,9 @@ class ScreenTeller(_Writer):
         from emelex_core.agent.ports import TextDelta
 
         if isinstance(event, TextDelta):
-            self._answer.add(event.text)
+            self.write(lambda: self._answer.add(event.text))
             return
-        self._answer.end()
+        self.write(self._answer.end)
         _narrate(event)
 
 
@@ -80,6 +83,8 @@ class PlainTeller(_Writer):
         super().__init__()
         self._out = out
         self._in_line = False
+        # A pipe gets the answer as it is; only a terminal obeys what stands in it.
+        self._shown = sys.stdout is not None and sys.stdout.isatty()
 
     async def hear(self, event: AgentEvent) -> None:
         """Tell one event."""
@@ -94,7 +99,7 @@ class PlainTeller(_Writer):
 
     def _piece(self, text: str) -> None:
         self._in_line = not text.endswith("\n")
-        self._out.write(neutralise(text))
+        self._out.write(neutralise(text) if self._shown else text)
         self._out.flush()
 
 

@@ -1,7 +1,7 @@
 """The search that grep runs in a process of its own. Run as `python -m … DESCRIPTOR`, with the request on stdin.
 
-It reads what it was given open, follows no link, and leaves out files that are likely to hold secrets, unless the
-file itself was asked for. It writes the answer as UTF-8 and ends with 0, or a reason and ends with 1.
+It reads what it was given open, follows no link, and leaves out files that are likely to hold secrets, or have several
+names, unless the file itself was asked for. It writes the answer as UTF-8 and ends with 0, or a reason and ends with 1.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ class Search:
                 continue
             if is_secret(found.path):
                 self._skip("they are likely to hold secrets")
+                continue
+            if found.names > 1:
+                self._skip("they have other names, which may be those of secrets")
                 continue
             try:
                 descriptor = open_regular(found.parent, found.path[-1])

@@ -11,7 +11,7 @@ import msgspec
 from emelex_core.agent.calls import Arguments, Effect, ToolContext, ToolOutcome
 from emelex_core.agent.tools.process import Ended, ProcessPlan, run_process
 from emelex_core.agent.tools.rooted import Root
-from emelex_core.agent.tools.secrets import is_secret_variable
+from emelex_core.agent.tools.secrets import holds_credentials, is_secret_variable
 from emelex_core.agent.tools.typed import TypedTool
 from emelex_core.agent.wording import shortened
 from emelex_core.errors import ToolError
@@ -76,8 +76,9 @@ class Shell(TypedTool[ShellArguments]):
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """What a command may see of our environment: all but what is named like a secret; and nothing asks a person."""
-    return {name: value for name, value in ours.items() if not is_secret_variable(name)} | _PLAIN
+    """What a command may see of our environment: all but what looks like a secret; and nothing asks a person."""
+    secret = {name for name, value in ours.items() if is_secret_variable(name) or holds_credentials(value)}
+    return {name: value for name, value in ours.items() if name not in secret} | _PLAIN
 
 
 def _answer(ended: Ended, bytes_max: int) -> ToolOutcome:

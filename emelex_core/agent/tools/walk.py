@@ -24,10 +24,14 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One entry: its names below the start, its mode, and the open directory that holds it, valid until the next."""
+    """One entry: its path below the start, its mode, how many names it has, and the directory that holds it, open.
+
+    The directory is open until the next entry.
+    """
 
     path: tuple[str, ...]
     mode: int
+    names: int
     parent: int
 
 
@@ -71,12 +75,12 @@ class Walk:
             if self._is_over():
                 return
             try:
-                mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
             except OSError:
                 self._unreadable += 1
                 continue
-            yield Found(path=(*path, name), mode=mode, parent=directory)
-            if stat.S_ISDIR(mode):
+            yield Found(path=(*path, name), mode=status.st_mode, names=status.st_nlink, parent=directory)
+            if stat.S_ISDIR(status.st_mode):
                 yield from self._into(directory, (*path, name))
 
     def _into(self, parent: int, path: tuple[str, ...]) -> Iterator[Found]:

@@ -20,12 +20,16 @@ import msgspec
 
 from emelex_core import ids, limits
 from emelex_core.agent.calls import Arguments, Effect, ToolContext, ToolOutcome
+from emelex_core.agent.showing import facts, numbered, shown
 from emelex_core.agent.tools.placed import PathText, PlacedTool, caution_about
 from emelex_core.agent.tools.rooted import Place, check_regular, open_regular, words_of
 from emelex_core.engine.cancel import CancelToken
 from emelex_core.errors import ToolError
 
 EDIT_BYTES_MAX: Final = 8 * limits.MIB
+
+_QUESTION_BYTES: Final = 256
+"""Room in a question for what is neither head nor lines."""
 
 _NEW_MODE: Final = 0o666
 _NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
@@ -48,9 +52,10 @@ class WriteFile(PlacedTool[WriteFileArguments]):
     shape = WriteFileArguments
 
     def preview(self, arguments: Arguments) -> str:
-        """The path, how much is written, and the text."""
+        """The path, how much is written, its digest, and its first lines."""
         typed = self.read(arguments)
-        return f"{typed.path} ({len(typed.text.encode('utf-8', 'replace'))} bytes) becomes:\n{typed.text}"
+        head = f"{typed.path} becomes: {facts(typed.text)}"
+        return f"{head}\n{numbered(typed.text, _room(head))}"
 
     def careful(self, arguments: WriteFileArguments) -> str | None:
         """As for every path, and for what git runs or believes."""
@@ -108,10 +113,15 @@ class EditFile(PlacedTool[EditFileArguments]):
     shape = EditFileArguments
 
     def preview(self, arguments: Arguments) -> str:
-        """The path, and both texts."""
+        """The path, and both texts as far as they fit, the old one's lines with `-`, the new one's with `+`."""
         typed = self.read(arguments)
-        count = "every" if typed.everywhere else "the one"
-        return f"in {typed.path}, {count} passage\n{typed.old}\nbecomes\n{typed.new}"
+        count = "every passage" if typed.everywhere else "the one passage"
+        head = f"in {typed.path}, {count} of {facts(typed.old)}"
+        middle = f"becomes {facts(typed.new)}"
+        room = _room(head + middle)
+        old = numbered(typed.old, room // 2, sign="-")
+        new = numbered(typed.new, room - min(len(old.encode()), room // 2), sign="+")
+        return f"{head}\n{old}\n{middle}\n{new}"
 
     def careful(self, arguments: EditFileArguments) -> str | None:
         """As for every path, and for what git runs or believes."""
@@ -128,6 +138,11 @@ class EditFile(PlacedTool[EditFileArguments]):
             except OSError as error:
                 raise ToolError(f"{place.spelled}: {words_of(error)}") from None
         return ToolOutcome(text=f"Edited {place.spelled}, now {len(text)} bytes.{_links(before)}")
+
+
+def _room(head: str) -> int:
+    """How many bytes of lines fit into a question behind its head; the tool's name and notes go along."""
+    return max(limits.APPROVAL_TEXT_BYTES_MAX - len(shown(head).encode()) - _QUESTION_BYTES, 0)
 
 
 def _read(parent: int, place: Place) -> tuple[bytes, os.stat_result]:
@@ -215,7 +230,10 @@ def _check_unchanged(parent: int, name: str, before: os.stat_result | None) -> N
 def _links(before: os.stat_result | None) -> str:
     if before is None or before.st_nlink == 1:
         return ""
-    return f" It had {before.st_nlink - 1} other names, which keep the old text."
+    others = before.st_nlink - 1
+    return (
+        f" It had {'1 other name, which keeps' if others == 1 else f'{others} other names, which keep'} the old text."
+    )
 
 
 def _caution(tool: PlacedTool[WriteFileArguments] | PlacedTool[EditFileArguments], path: str) -> str | None:
@@ -225,4 +243,4 @@ def _caution(tool: PlacedTool[WriteFileArguments] | PlacedTool[EditFileArguments
         return None
     if ".git" in place.parts:
         return f"{'/'.join(place.parts)} is part of what git runs and believes"
-    return caution_about(place)
+    return caution_about(tool.root, place)

@@ -59,12 +59,16 @@ ENGLISH = Phrasebook(
             "Under no circumstances should {ident} be called from the {subject}.",
             "Please don't edit {path}; it is generated.",
             "You must never send the {subject} to {name}.",
-        ),
-        (
             "Nobody may deploy the {subject} without {name}.",
             "Keep {path} as it is, never rewrite it.",
             "{tool} is forbidden in the {subject}.",
             "Don't ever store more than {number} rows of the {subject}.",
+        ),
+        (
+            "Leave {path} alone, it is not ours.",
+            "No one outside the {subject} gets to see {ident}.",
+            "Sending the {subject} through {tool} is not an option.",
+            "The {subject} is not to be shown to {name}.",
         ),
     ),
     facts=(

@@ -1,0 +1,1 @@
+"""ChatGPT's data export: its files, and the content of its messages."""

@@ -1,0 +1,1 @@
+"""Claude Code: its rows, the blocks of its messages, and the titles that it gives."""

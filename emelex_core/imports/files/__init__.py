@@ -1,0 +1,1 @@
+"""Foreign files as bytes and values: lines, documents, arrays and databases, each read within bounds."""

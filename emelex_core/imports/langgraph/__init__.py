@@ -1,0 +1,1 @@
+"""LangGraph: its checkpoint store, the values in it, and LangChain's messages."""
