@@ -128,22 +128,30 @@ SELECT v.version, v.version = k.active_version AND k.tombstoned_at IS NULL, v.co
  ORDER BY v.version DESC LIMIT :limit;
 
 -- name: before_job
--- The active entries as they stood when a job was done, without what it made: for comparing a run that is repeated.
+-- The active entries as they stood when a job was done, without what it made or hid: for comparing a run that is repeated.
 SELECT k.key, v.content FROM knowledge AS k
-  JOIN knowledge_versions AS v ON v.knowledge_row = k.row
- WHERE k.workspace_id = :workspace_id AND (k.tombstoned_at IS NULL OR k.tombstoned_at > :at)
-   AND v.version = (SELECT max(o.version) FROM knowledge_versions AS o
-                     WHERE o.knowledge_row = k.row AND o.created_at <= :at AND o.job_id IS NOT :job_id)
+  JOIN knowledge_changes AS c
+    ON c.row = (SELECT max(o.row) FROM knowledge_changes AS o
+                 WHERE o.knowledge_row = k.row AND o.changed_at <= :at AND o.job_id IS NOT :job_id
+                   AND o.action NOT IN ('pinned', 'unpinned'))
+  JOIN knowledge_versions AS v ON v.knowledge_row = k.row AND v.version = c.version_after
+ WHERE k.workspace_id = :workspace_id AND c.active_after = 1
  ORDER BY k.row
  LIMIT :limit;
 
+-- name: keys
+-- Every key of a workspace that has an entry, hidden ones included.
+SELECT key FROM knowledge WHERE workspace_id = :workspace_id;
+
 -- name: made_by_job
--- What a distillation wrote or proposed, as far as it is still there.
-SELECT k.key, v.content, v.confidence, v.evidence_event_id, v.evidence_sequence, v.evidence_speaker, v.evidence_quote
+-- The contents that a distillation wrote or proposed, as far as they are still there; its tombstones stand in its record.
+SELECT k.key, v.content, v.confidence, v.evidence_event_id, v.evidence_sequence, v.evidence_speaker, v.evidence_quote,
+       0 AS quarantined
   FROM knowledge_versions AS v JOIN knowledge AS k ON k.row = v.knowledge_row
  WHERE v.source_session_id = :session_id AND v.job_id = :job_id
  UNION ALL
-SELECT p.key, p.content, p.confidence, p.evidence_event_id, p.evidence_sequence, p.evidence_speaker, p.evidence_quote
+SELECT p.key, p.content, p.confidence, p.evidence_event_id, p.evidence_sequence, p.evidence_speaker, p.evidence_quote,
+       p.reason = 'quarantined'
   FROM knowledge_proposals AS p
- WHERE p.workspace_id = :workspace_id AND p.job_id = :job_id
+ WHERE p.workspace_id = :workspace_id AND p.job_id = :job_id AND p.operation = 'upsert'
  ORDER BY 5, 1;

@@ -7,12 +7,16 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 from emelex_core import Event
 from emelex_core.engine.ports import CancelToken, EngineInfo, FinishReason, Generation, Message, Request
 from emelex_core.events import ToolCallPart
+from emelex_core.models import certificates
+from emelex_core.models.certificates import Certificate, Grade
 from emelex_core.models.load import Tokenizer
+from emelex_workers.certify import trials
 from processes import keep
 
 Writer = Callable[[Request, CancelToken], Generation]
@@ -122,4 +126,21 @@ def python(code: str, *arguments: str, **options: object) -> subprocess.Popen[st
             text=True,
             **options,
         )
+    )
+
+
+def let_word(models: Path) -> None:
+    """Certify the scripted engine for free wordings, and for nothing else."""
+    certificates.write(
+        models,
+        Certificate(
+            version=certificates.VERSION,
+            snapshot_id="scripted@1",
+            engine="scripted",
+            trials=trials.DIGEST,
+            words=Grade(form="reword", good=12, trials=12),
+            judges=Grade(form=None, good=0, trials=20),
+            writes=Grade(form=None, good=0, trials=3),
+            made_at=0,
+        ),
     )

@@ -13,6 +13,7 @@ from emelex_core.events import Event, EventKind, ReasoningPart, TextPart
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.distil import Distillation, distil
 from emelex_workers.text import secrets
+from emelex_workers.text.restate import FIRST_TRY, Abilities, Freedom, Try
 
 from .conftest import ScriptedEngine, coding_transcript, generation, stored, support_transcript
 
@@ -24,12 +25,14 @@ def distilled(
     existing: dict[str, str] | None = None,
     calls_max: int = 0,
     candidates_max: int = 24,
+    this: Try = FIRST_TRY,
 ) -> Distillation:
     return distil(
         iter(events),
         engine=engine or ScriptedEngine(),
         existing=existing or {},
         cancel=CancelToken(),
+        this=this,
         calls_max=calls_max,
         candidates_max=candidates_max,
     )
@@ -150,10 +153,12 @@ LONG = "Our project now also very explicitly requires at the very least Python 3
 
 
 def test_the_model_words_long_sentences_and_the_quote_stays_the_sources() -> None:
+    """A model that has earned it; without a certificate the speaker's own words stand (ADR 0020)."""
     engine = ScriptedEngine(lambda line, _: generation(line.replace("now also very explicitly ", "")))
-    (candidate,) = distilled(stored([Event.user(LONG)]), engine, calls_max=16).candidates
-    assert candidate.content == LONG.replace("now also very explicitly ", "")
-    assert candidate.quote == LONG
+    trusted = Try(able=Abilities(certified=True, words=Freedom.REWORD, judges=False))
+    for this, content in ((trusted, LONG.replace("now also very explicitly ", "")), (FIRST_TRY, LONG)):
+        (candidate,) = distilled(stored([Event.user(LONG)]), engine, calls_max=16, this=this).candidates
+        assert (candidate.content, candidate.quote) == (content, LONG)
 
 
 def test_a_broken_engine_applies_nothing() -> None:

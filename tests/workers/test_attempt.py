@@ -22,7 +22,7 @@ from emelex_workers.attempt import attempt
 from emelex_workers.drain import DrainOptions, drain
 from emelex_workers.heartbeat import Cause, Heart
 from emelex_workers.progress import JobEnded, JobStep, WorkEvent
-from scripted import ScriptedEngine, ScriptedSource, Writer, says
+from scripted import ScriptedEngine, ScriptedSource, Writer, let_word, says
 from stores import behind
 
 Talk = Callable[[int], Session]
@@ -124,6 +124,8 @@ def test_what_an_attempt_has_cost_is_told_however_it_ends(store: MemoryStore, wo
     with store.claim_session(session.id, workspace) as lease:
         lease.append_turn([Event.user("\n".join(FACTS)), Event.assistant("Noted.")])
         lease.release(distill=True)
+    assert store.home is not None
+    let_word(store.home.models)
     stop = CancelToken()
     calls: list[float] = []
 

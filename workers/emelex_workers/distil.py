@@ -14,6 +14,7 @@ The module owns these invariants (behaviours 137, 172, 177, 184–187):
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -31,7 +32,7 @@ from emelex_workers.text.judge import Judge
 from emelex_workers.text.lines import Span
 from emelex_workers.text.restate import FIRST_TRY, Restater, Try, Usage
 
-RULES_VERSION: Final = "distil-2"
+RULES_VERSION: Final = "distil-3"
 CANDIDATES_BEST: Final = 24
 """So many of the best are proposed for one Session; more would be noise to whoever recalls them."""
 FRAME_WORDS_MIN: Final = 3
@@ -96,7 +97,7 @@ def distil(
     judge = Judge(engine, cancel)
     most = min(candidates_max, limits.CANDIDATES_MAX)
     chosen = [found for found in _chosen(reading, most) if not this.able.judges or _stands(found, judge)]
-    candidates = _changes(reading, chosen, _worded(chosen, restater), most)
+    candidates = _changes(reading, chosen, _worded(chosen, restater, trusted=this.able.certified), most)
     restater.close()
     return Distillation(
         candidates=candidates,
@@ -112,7 +113,9 @@ def distil(
             "sentences": reading.sentences,
             "left_out": dict(sorted(reading.left_out.items())),
             "candidates": len(candidates),
-            "tombstones": sum(made.operation == "tombstone" for made in candidates),
+            "tombstones": [
+                _place_of(made.key, reading.ended[made.key]) for made in candidates if made.operation == "tombstone"
+            ],
             "quarantined": sum(made.quarantined for made in candidates),
             "wording": restater.provenance(),
             "judging": judge.provenance() if this.able.judges else None,
@@ -174,12 +177,13 @@ def _key(found: Durable, active: Active) -> str:
     return active.key_for(found.span.safe, keys.key_of(found.span.safe, found.category.value))
 
 
-def _worded(chosen: list[Durable], restater: Restater) -> dict[Span, str]:
+def _worded(chosen: list[Durable], restater: Restater, *, trusted: bool) -> dict[Span, str]:
     """Ask the model for the longer sentences that are no rules; return those that passed.
 
-    It is asked for one sentence at least, so that a model which does not work is noticed by every job.
+    A model without a certificate words no Knowledge (ADR 0020): it is heard on one sentence, so that one which does not
+    work is noticed by every job, and the sentences stand in their speakers' words.
     """
-    asked = [found for found in chosen if _is_wordy(found)]
+    asked = [found for found in chosen if _is_wordy(found)] if trusted else []
     if not asked:
         for found in sorted(chosen, key=lambda found: -len(found.span.safe))[:1]:
             restater.word(found.span.safe)
@@ -202,6 +206,12 @@ def _candidate(found: Durable, key: str, content: str, *, quarantined: bool = Fa
         speaker=found.span.speaker,
         quarantined=quarantined,
     )
+
+
+def _place_of(key: str, span: Span) -> dict[str, Any]:
+    """Where the quote of a tombstone stands, which no entry keeps; no words of it, since nobody redacts records."""
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return {"key_sha256": digest, "sequence": span.sequence, "part": span.part, "start": span.start, "end": span.end}
 
 
 def _tombstone(key: str, span: Span) -> Candidate:

@@ -2,23 +2,32 @@
 
 Only events past the Session's watermark are read, so that each event is evidence once. Summaries are never evidence
 (behaviours 136 to 140 and 177).
+
+The module owns these invariants:
+
+- The job's own workspace decides whether what is found waits for a person: its project file may ask for review, whoever
+  runs the worker, and nothing in it takes a review away that the user asked for.
+- A project file that cannot be understood may have asked for review, so it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final, cast
 
 import orjson
 
-from emelex_core import codec, limits
+from emelex_core import codec, config, limits
 from emelex_core.db.database import Transaction
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
+from emelex_core.errors import Refused, Storage, UsageError
+from emelex_core.home import Home
 from emelex_core.knowledge import apply as knowledge
 from emelex_core.knowledge import recall
-from emelex_core.knowledge.records import Change, Evidence, Source, Tombstone, Upsert
+from emelex_core.knowledge.records import Change, Evidence, Mode, Source, Tombstone, Upsert
 from emelex_core.sessions import pages
 from emelex_core.store import MemoryStore
 from emelex_queue.records import ClaimedJob
@@ -44,10 +53,11 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
         watermark = cast(int, (transaction.one(JOBS["distilled_through"], {"session_id": session.id}) or (0,))[0])
         existing = recall.active(transaction, session.workspace_id, limit=EXISTING_KEYS_MAX)
     through = job.source.through_sequence
+    mode = mode_for(store.home, Path(session.workspace_path))
 
     def run(this: Try, remembering: ChatEngine) -> tuple[Made, tuple[Candidate, ...]]:
         after = min(watermark, through)
-        return make(store, job, remembering, cancel, after=after, existing=existing, this=this)
+        return make(store, job, remembering, cancel, after=after, existing=existing, this=this, mode=mode)
 
     made, candidates = tried(store, job, engine, run)
     changeset = [_change(candidate) for candidate in candidates]
@@ -62,9 +72,22 @@ def distill(store: MemoryStore, job: ClaimedJob, engine: ChatEngine, cancel: Can
     )
 
     def apply(transaction: Transaction) -> None:
-        knowledge.apply(transaction, session.workspace_id, changeset, source=source, now=store.clock())
+        knowledge.apply(transaction, session.workspace_id, changeset, source=source, now=store.clock(), mode=mode)
 
     return JobResult(apply=apply, record=made.record, usage=made.usage, knowledge_candidates=len(changeset))
+
+
+def mode_for(home: Home | None, workspace: Path) -> Mode:
+    """What becomes of what is found in a workspace, by the user's configuration and the project's.
+
+    A store that was opened without its Home has no configuration.
+    """
+    if home is None:
+        return Mode.AUTO
+    try:
+        return Mode(config.load(home, directory=workspace).distillation.mode)
+    except (UsageError, Refused, Storage):
+        return Mode.REVIEW
 
 
 def make(
@@ -76,6 +99,7 @@ def make(
     after: int,
     existing: Mapping[str, str],
     this: Try,
+    mode: Mode = Mode.AUTO,
 ) -> tuple[Made, tuple[Candidate, ...]]:
     """Make the candidates of the events behind `after`, and the record of how. Reads only. Raises: as `distill`."""
     through = job.source.through_sequence
@@ -99,6 +123,7 @@ def make(
         **distilled.provenance,
         **ran(engine),
         "after_sequence": after,
+        "mode": mode.value,
         "existing_sha256": result_digest(as_text([existing])),
         "result_sha256": result_digest(text),
     }

@@ -11,6 +11,7 @@ The module owns these invariants (issue 4, item 6):
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -19,9 +20,11 @@ from emelex_core.db.database import Value
 from emelex_core.db.statements import load
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.errors import Corrupt, Invalid
+from emelex_core.events import TextPart
 from emelex_core.jobs import reading
 from emelex_core.jobs.kinds import JobKind, JobState
 from emelex_core.jobs.records import Job
+from emelex_core.knowledge.records import Mode
 from emelex_core.store import MemoryStore
 from emelex_queue.records import ClaimedJob
 from emelex_workers import compaction, distillation
@@ -116,7 +119,10 @@ def _made(store: MemoryStore, job: Job, record: Mapping[str, Any], engine: ChatE
         chunking = _field(job, record, "chunking", bool)
         return compaction.make(store, claimed, before, engine, cancel, chunking=chunking, this=this)
     after = _field(job, record, "after_sequence", int)
-    return distillation.make(store, claimed, engine, cancel, after=after, existing=_known(store, job), this=this)[0]
+    mode = Mode(record.get("mode", Mode.AUTO))
+    return distillation.make(
+        store, claimed, engine, cancel, after=after, existing=_known(store, job), this=this, mode=mode
+    )[0]
 
 
 def _field(job: Job, record: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
@@ -141,7 +147,7 @@ def _known(store: MemoryStore, job: Job) -> dict[str, str]:
 
 def _stored(store: MemoryStore, job: Job, record: Mapping[str, Any]) -> str | None:
     """The stored result, where it is still the one that was made."""
-    text = _summary(store, job) if job.kind is JobKind.COMPACTION else _candidates(store, job)
+    text = _summary(store, job) if job.kind is JobKind.COMPACTION else _candidates(store, job, record)
     return text if text is not None and result_digest(text) == record["result_sha256"] else None
 
 
@@ -157,14 +163,41 @@ def _summary(store: MemoryStore, job: Job) -> str | None:
     raise Corrupt(f"Session {job.session_id}: the Summary of job {job.id} is missing")
 
 
-def _candidates(store: MemoryStore, job: Job) -> str:
+def _candidates(store: MemoryStore, job: Job, record: Mapping[str, Any]) -> str:
+    """The changeset as it can still be read: contents from Knowledge and proposals, tombstones from the record."""
     session = store.get_session(job.session_id)
     parameters: dict[str, Value] = {"session_id": session.id, "workspace_id": session.workspace_id, "job_id": job.id}
     with store.database.read() as transaction:
         rows = transaction.all(KNOWLEDGE["made_by_job"], parameters)
+        keys = transaction.all(KNOWLEDGE["keys"], {"workspace_id": session.workspace_id})
     names = ("key", "content", "confidence", "event_id", "sequence", "speaker", "quote")
-    items = [{**dict(zip(names, row, strict=True)), "operation": "upsert"} for row in rows]
-    return distillation.as_text(items)
+    items: list[dict[str, Any]] = []
+    for *shown, quarantined in rows:
+        item = {**dict(zip(names, shown, strict=True)), "operation": "upsert"}
+        items.append({**item, "quarantined": True} if quarantined else item)
+    stated = record.get("tombstones")
+    if isinstance(stated, list):
+        by_digest = {hashlib.sha256(cast(str, key).encode()).hexdigest(): cast(str, key) for (key,) in keys}
+        places = cast(list[dict[str, Any]], stated)
+        items += [_tombstone(store, job, by_digest.get(place["key_sha256"], ""), place) for place in places]
+    return distillation.as_text(sorted(items, key=lambda item: (item["sequence"], item["key"])))
+
+
+def _tombstone(store: MemoryStore, job: Job, key: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    """A tombstone of the changeset, with its quote as it stands in the transcript; without a key it matches nothing."""
+    (event,) = store.read_events(job.session_id, after=place["sequence"] - 1, limit=1)
+    part = event.parts[cast(int, place["part"])]
+    said = part.text.encode() if isinstance(part, TextPart) else b""
+    return {
+        "key": key,
+        "content": "",
+        "confidence": 1.0,
+        "event_id": event.id,
+        "sequence": event.sequence,
+        "quote": said[place["start"] : place["end"]].decode(errors="replace"),
+        "speaker": event.kind.value,
+        "operation": "tombstone",
+    }
 
 
 def _diff(then: str, now: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ The module owns these invariants (behaviours 165, 171, 174–176, 178, 184–188
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -30,14 +30,15 @@ from emelex_core.errors import Cancelled, OutputRejected, PermanentFailure
 from emelex_core.sessions.records import StoredEvent
 from emelex_workers.keeping import Keeper, NowhereKeeper
 from emelex_workers.text import fold_state, gate, outline, restate, secrets, tokens
-from emelex_workers.text.fold import Fold, mentioned
+from emelex_workers.text.fold import Fold
 from emelex_workers.text.outline import Line, Outline, Section
 from emelex_workers.text.restate import FIRST_TRY, Restater, Try, Usage
+from emelex_workers.text.selection import select
 from emelex_workers.text.windows import Window, windows
 
 WINDOWS_STATED_MAX: Final = 64
 """Windows that the provenance spells out; their digest binds all of them, so that its size does not grow."""
-RULES_VERSION: Final = "summary-2"
+RULES_VERSION: Final = "summary-3"
 WORDED_CHARACTERS_MIN: Final = 60
 """Shorter lines gain nothing from another wording."""
 RECENCY_POINTS: Final = 12.0
@@ -145,42 +146,27 @@ def _compose(fold: Fold, restater: Restater, room: int) -> tuple[str, Outline, i
             sizes[shown] = engine.count_text(shown)
         return sizes[shown]
 
-    chosen, _ = outline.choose(candidates, room, cost)
-    wordings = _worded(chosen, restater)
+    wordings = _worded(select(fold, candidates, room, cost).lines, restater)
     selected = frozenset(candidates)
     candidates = [wordings.get(line, line) for line in candidates]
     left_before = (fold.prior.left_out if fold.prior else 0) + fold.dropped
     margin = 0
     while True:
-        chosen, names, left_out = _selected(fold, candidates, room - margin, cost)
-        made = Outline(first_sequence=first, last_sequence=last, lines=tuple(chosen), left_out=left_before + left_out)
+        found = select(fold, candidates, room - margin, cost)
+        made = Outline(
+            first_sequence=first,
+            last_sequence=last,
+            lines=tuple(found.lines),
+            left_out=left_before + found.left_out,
+        )
         text = outline.render(made)
         excess = engine.count_text(text) - room
-        if chosen and excess <= 0:
-            _pass_gate(fold, made, text, selected=selected | set(names), wordings=wordings, engine=engine, room=room)
-            return text, made, sum(line in chosen for line in wordings.values())
-        if not chosen:
+        if found.lines and excess <= 0:
+            _pass_gate(fold, made, text, selected=selected | found.offered, wordings=wordings, engine=engine, room=room)
+            return text, made, sum(line in found.lines for line in wordings.values())
+        if not found.lines:
             raise PermanentFailure(f"a Summary of {room} tokens has no room for a line")
         margin += max(excess, 1)
-
-
-def _selected(
-    fold: Fold, candidates: list[Line], room: int, cost: Callable[[Line], int]
-) -> tuple[list[Line], list[Line], int]:
-    """Choose lines, then the names that those lines lost, then more lines into what room is left (behaviour 188).
-
-    No room is held back for names: over five folds that cost a sixth of the planted lines and saved none.
-
-    Returns what was chosen, the lines of names that it was offered, and how many lines had no room.
-    """
-    chosen, _ = outline.choose(candidates, room, cost)
-    names = list(mentioned(fold, "\n".join(line.text for line in chosen)))
-    taken = set(chosen)
-    rest = [line for line in candidates if line not in taken]
-    for further in (names, rest):
-        more, _ = outline.choose(further, room - sum(map(cost, chosen)), cost)
-        chosen = [*chosen, *more]
-    return chosen, names, len(candidates) + len(names) - len(chosen)
 
 
 def _pass_gate(

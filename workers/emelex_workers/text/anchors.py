@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from emelex_core.events import EventKind
-from emelex_workers.text import cues, durable
+from emelex_workers.text import cues, durable, secrets
 from emelex_workers.text.cues import Cue
 from emelex_workers.text.lines import PROSE, Shape, Span
 from emelex_workers.text.tokens import TokenKind, tokens
@@ -27,6 +27,8 @@ from emelex_workers.text.tokens import TokenKind, tokens
 LINE_CHARACTERS_MIN: Final = 12
 REQUEST_SPANS_MAX: Final = 40
 """A user's message with more sentences is pasted matter: its beginning, its end and its cue lines speak for it."""
+MASKED_SCORE: Final = 10.0
+"""What is left of a line that was about a secret."""
 LASTING_SCORE: Final = 70.0
 """What a person states for good outlives what is asked for now."""
 _REQUEST_HEAD: Final = 8
@@ -39,6 +41,7 @@ class AnchorKind(StrEnum):
 
     ORDER = "order"
     CONSTRAINT = "constraint"
+    FACT = "fact"
     DECISION = "decision"
     QUESTION = "question"
     OPEN = "open"
@@ -121,15 +124,17 @@ def _user_kind(line: str) -> AnchorKind:
         return AnchorKind.CONSTRAINT
     if cues.has(line, Cue.DECISION):
         return AnchorKind.DECISION
-    return AnchorKind.ORDER
+    return AnchorKind.FACT if secrets.REMOVED not in line and durable.lasts(line) else AnchorKind.ORDER
 
 
 def _user_score(kind: AnchorKind, index: int, line: str) -> float:
-    """Earlier sentences of a message say what is wanted; lead-ins say little, and what lasts says most."""
+    """Earlier sentences of a message say what is wanted; lead-ins and what was masked say little."""
+    if kind is AnchorKind.FACT:
+        return LASTING_SCORE
     if kind is not AnchorKind.ORDER:
         return 80.0
-    if durable.lasts(line):
-        return LASTING_SCORE
+    if secrets.REMOVED in line:
+        return MASKED_SCORE
     return max(60.0 - 3 * index, 30.0) - (20.0 if line.endswith((":", "：")) else 0.0)
 
 

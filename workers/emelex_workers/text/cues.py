@@ -19,7 +19,11 @@ from emelex_workers.text.expressions import Expression
 
 
 class Cue(Enum):
-    """What a sentence does. The value is the expression that tells."""
+    """What a sentence does. The value is the pattern that tells."""
+
+    def __init__(self, pattern: str) -> None:
+        # An attribute, since a table by member would ask the member's hash for each of many lines.
+        self.expression = Expression(pattern)
 
     NEGATION = (
         r"\b(?:not|never|no|none|nobody|nothing|neither|nor|cannot|without|avoid(?:s|ed|ing)?|forbidden|prohibited"
@@ -43,7 +47,20 @@ class Cue(Enum):
         r"|\balways\b|\bmust\b|\bfrom now on\b|\bmake sure\b|\bonly (?:use|run|edit|touch|change|commit|when|if"
         r"|after)\b"
         r"|\b(?:use|using) only\b|\bwithout (?:asking|changing|touching|breaking|using|adding)\b|\bat most\b"
-        r"|\bat least\b"
+        r"|\bat least\b|\b(?:no|not) more than\b|\bhands off\b|\b(?:banned|prohibited|taboo)\b"
+        r"|\b(?:nobody|no one|nothing|none of \w+)\b.{1,60}\b(?:may|must|should|shall|can)\b"
+        r"|\b(?:nobody|no one|nothing|none of \w+) (?:may|must|should|shall|can)\b"
+        r"|\b(?:keep|leave)\b.{1,60}\b(?:as (?:it|they) (?:is|are)|untouched|unchanged|intact)\b"
+        r"|\b(?:niemand|keiner)\b.{1,60}\b(?:darf|soll)\b|\b(?:niemand|keiner|kein\w*) (?:\w+ )?(?:darf|dürfen|soll)\b"
+        r"|\bsoll(?:en|st|t)? (?:\w+ )?(?:nicht|nie|niemals|kein\w*)\b|\b(?:untersagt|unzulässig|tabu)\b|\bfinger weg\b"
+        r"|\blass(?:t|en)?\b.{1,60}\b(?:in ruhe|unverändert|unangetastet|wie (?:es|er|sie) (?:ist|sind))\b"
+        r"|\b(?:höchstens|maximal|nicht mehr als)\b"
+        r"|\b(?:nadie|ningun[oa]|ningún) (?:\w+ )?(?:puede|debe)\b|\bno (?:se )?(?:puede|permite)n?\b"
+        r"|\bno (?:edites|borres|modifiques|llames|envíes|subas|ejecutes|elimines|muevas|publiques|despliegues|añadas"
+        r"|escribas|mandes|pases)\b|\b(?:como máximo|a lo sumo|no más de|intocable)\b"
+        r"|\bdej[ae]\b.{1,60}\b(?:como está|intact[oa]s?|en paz|sin tocar)\b"
+        r"|\bpersonne ne\b|\bau plus\b|\bpas plus de\b"
+        r"|\blaisse[rz]?\b.{1,60}\b(?:tranquille|intact(?:es?|s)?|tel(?:le)?s? quel(?:le)?s?)\b"
         r"|\b(?:niemals|nie|immer|darf(?:st)? (?:nicht|nie|kein\w*)|dürfen (?:nicht|nie|kein\w*)|muss|müssen|verboten"
         r"|auf keinen fall|ab jetzt|ab sofort|stets|nur noch|bitte (?:nicht|kein\w*))\b"
         r"|^(?:bitte )?(?:\w+e|\w+en(?: sie)?) (?:nicht|kein\w*|nie)\b"
@@ -163,21 +180,21 @@ class Cue(Enum):
 _AGREEING_WORDS: Final = """
 ok okay yes yep yeah y no nope n thanks thank you great perfect nice good cool fine sure continue go on proceed next
 done please do it  ja nein danke gut weiter mach oui non merci bien sí si gracias vale bueno bedankt prima verder
+bitte mach sigue continúa adelante perfecto genial entendido por favor verstanden klar super
 stop exit quit hi hello hey hallo  looks lgtm that this works for me now ahead sounds awesome excellent
 """
 _ACKNOWLEDGEMENTS: Final = frozenset(_AGREEING_WORDS.split())
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_EXPRESSIONS: Final = {cue: Expression(cue.value) for cue in Cue}
 
 
 def has(line: str, cue: Cue) -> bool:
     """Whether the line shows the cue."""
-    return _EXPRESSIONS[cue].search(line) is not None
+    return cue.expression.search(line) is not None
 
 
 def count(line: str, cue: Cue) -> int:
     """How often the line shows the cue."""
-    return _EXPRESSIONS[cue].count(line)
+    return cue.expression.count(line)
 
 
 def has_many_letters(line: str) -> bool:

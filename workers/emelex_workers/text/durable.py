@@ -112,6 +112,16 @@ def may_state(line: str) -> bool:
     )
 
 
+def asks(line: str) -> bool:
+    """Whether a person's line asks for something to be done or answered."""
+    return (
+        cues.has(line, Cue.QUESTION)
+        or phrases.WISH.search(line) is not None
+        or phrases.ASKED.search(line) is not None
+        or phrases.TASK.match(line) is not None
+    )
+
+
 def lasts(line: str) -> bool:
     """Whether a person's line states something lasting, rather than asking for something now."""
     said = Span(

@@ -51,15 +51,15 @@ class Expression:
 
     def search(self, line: str) -> re.Match[str] | None:
         """Find the first match, as `re.search` does."""
-        return self._find(line) if _SIEVE.mask(line) & self._bit else None
+        return self._find(line) if _mask_of(line) & self._bit else None
 
     def match(self, line: str) -> re.Match[str] | None:
         """Match at the beginning, as `re.match` does."""
-        return self._compiled.match(line) if _SIEVE.mask(line) & self._bit else None
+        return self._compiled.match(line) if _mask_of(line) & self._bit else None
 
     def count(self, line: str) -> int:
         """How many matches there are, without overlap."""
-        return sum(1 for _ in self._compiled.finditer(line)) if _SIEVE.mask(line) & self._bit else 0
+        return sum(1 for _ in self._compiled.finditer(line)) if _mask_of(line) & self._bit else 0
 
     @cached_property
     def heads(self) -> _Group | None:
@@ -91,15 +91,12 @@ class _Sieve:
     def add(self, expression: Expression) -> None:
         """Take in an expression; its heads are read off when a line first asks."""
         self.expressions.append(expression)
+        _mask_of.cache_clear()
 
     def mask(self, line: str) -> int:
-        """Return the bits of the expressions that may match."""
+        """Return the bits of the expressions that may match, by the words of a line."""
         if self._read != len(self.expressions):
             self._learn()
-        return _mask_of(line)
-
-    def mask_of(self, line: str) -> int:
-        """Look at the words of a line."""
         found = self._always if line.isascii() else self._always | self._wide
         known = self._known
         for word in _WORD.findall(line.lower()):
@@ -131,7 +128,6 @@ class _Sieve:
                     table[head] = table.get(head, 0) | bit
         self._read = len(self.expressions)
         self._known.clear()
-        _mask_of.cache_clear()
 
 
 _SIEVE: Final = _Sieve()
@@ -139,7 +135,7 @@ _SIEVE: Final = _Sieve()
 
 @lru_cache(maxsize=LINES_REMEMBERED_MAX)
 def _mask_of(line: str) -> int:
-    return _SIEVE.mask_of(line)
+    return _SIEVE.mask(line)
 
 
 def required_heads(pattern: str) -> _Group | None:

@@ -22,7 +22,7 @@ from emelex_core.engine.ports import ChatEngine
 from emelex_core.events import EVIDENCE_KINDS, EventKind, ToolCallPart
 from emelex_core.jobs.ledger import Leaf
 from emelex_core.sessions.records import StoredEvent
-from emelex_workers.text import cues, lines, outline, secrets, tokens
+from emelex_workers.text import cues, durable, lines, outline, secrets, tokens
 from emelex_workers.text.actions import ActionLog
 from emelex_workers.text.anchors import Anchor, AnchorKind, anchors
 from emelex_workers.text.cues import Cue
@@ -40,6 +40,7 @@ POOL_LINES_MAX: Final = 4_000
 _SECTIONS: Final = {
     AnchorKind.ORDER: Section.REQUESTS,
     AnchorKind.CONSTRAINT: Section.CONSTRAINTS,
+    AnchorKind.FACT: Section.FACTS,
     AnchorKind.DECISION: Section.DECISIONS,
     AnchorKind.QUESTION: Section.OPEN,
     AnchorKind.OPEN: Section.OPEN,
@@ -50,6 +51,7 @@ _ASKS: Final = "assistant asks: "
 _PLAN: Final = "plan: "
 _MEDIA: Final = "media shown: "
 _COUNTED: Final = re.compile(r"(\d{1,9})× ([\w.+-]+/[\w.+-]+)")
+NAMES_BETWEEN: Final = " · "
 _NAMES_PER_LINE_MAX: Final = 12
 _NAMES_MAX: Final = 400
 
@@ -99,6 +101,16 @@ class Fold:
         prior = [line for line in (self.prior.lines if self.prior else ()) if not line.text.startswith(_MEDIA)]
         candidates = outline.merge((*prior, *self.found, *_action_lines(self.log), *self._media_lines()))
         return list(outline.without_repeats(line for line in candidates if not self._is_settled(line)))
+
+    def can_wait(self, line: Line) -> bool:
+        """Whether a line of the Summary that is folded in may go first: a wish that was uttered, or one lone name.
+
+        What a person said without asking for anything may be a fact that no rule knows.
+        """
+        if line.sequence >= self.leaves[0].first_sequence:
+            return False
+        lone = line.section is Section.MENTIONED and NAMES_BETWEEN not in line.text
+        return lone or (line.section is Section.REQUESTS and durable.asks(line.text))
 
     def prior_tokens(self, engine: ChatEngine) -> int:
         """Return the size of the Summary that is folded in."""
@@ -233,7 +245,7 @@ def mentioned(fold: Fold, text: str) -> Iterator[Line]:
         by_event.setdefault(sequence, []).append(name)
     for sequence, names in sorted(by_event.items()):
         for index in range(0, len(names), _NAMES_PER_LINE_MAX):
-            shown = lines.cut(" · ".join(names[index : index + _NAMES_PER_LINE_MAX]), LINE_CHARACTERS_MAX)
+            shown = lines.cut(NAMES_BETWEEN.join(names[index : index + _NAMES_PER_LINE_MAX]), LINE_CHARACTERS_MAX)
             yield Line(section=Section.MENTIONED, sequence=sequence, text=shown, score=10.0)
 
 

@@ -121,7 +121,8 @@ def cut(text: str, characters_max: int) -> str:
 
 
 def _part_spans(event: StoredEvent, index: int, text: str) -> Iterator[Span]:
-    found = secrets.find(text)
+    suspect = secrets.may_hold(text)
+    found = secrets.find(text) if suspect else ()
     cursor, offset = 0, 0
     for start, end, shape in _regions(text):
         offset += len(text[cursor:start].encode())
@@ -129,7 +130,9 @@ def _part_spans(event: StoredEvent, index: int, text: str) -> Iterator[Span]:
         size = len(quoted.encode())
         touched = tuple(secret for secret in found if secret.start < end and secret.end > start) if found else ()
         safe = secrets.mask_ranges(quoted, touched, offset=start) if touched else quoted
-        safe = cut(secrets.mask(plain(safe)), SAFE_CHARACTERS_MAX)
+        shown = plain(safe)
+        # Only what `plain` joins or writes can make a secret of a text that has nothing of one.
+        safe = cut(secrets.mask(shown) if suspect or shown != quoted else shown, SAFE_CHARACTERS_MAX)
         if safe:
             yield Span(
                 event_id=event.id,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from emelex_workers.text import durable, keys, lines
+from emelex_workers.text import keys, lines
 
 FRAME_WORDS_MIN: Final = 3
 """Shorter frames collide: two lines of one or two common words are not the same statement."""
@@ -37,6 +37,7 @@ class Section(StrEnum):
 
     REQUESTS = "Requests"
     CONSTRAINTS = "Constraints"
+    FACTS = "Facts"
     DECISIONS = "Decisions"
     WORK = "Work done"
     ERRORS = "Errors"
@@ -47,15 +48,18 @@ class Section(StrEnum):
 
 WEIGHTS: Final[dict[Section, float]] = {
     Section.CONSTRAINTS: 12.0,
-    Section.REQUESTS: 4.0,
+    Section.FACTS: 12.0,
+    Section.STATEMENTS: 3.0,
+    Section.DECISIONS: 8.0,
     Section.OPEN: 3.0,
-    Section.DECISIONS: 3.0,
-    Section.WORK: 2.5,
+    Section.REQUESTS: 2.0,
+    Section.WORK: 2.0,
     Section.ERRORS: 2.0,
-    Section.STATEMENTS: 2.0,
-    Section.MENTIONED: 1.0,
+    Section.MENTIONED: 4.0,
 }
-"""Shares of the room. Constraints come close to always being kept: one that is lost is acted against."""
+"""Shares of the room. What lasts outweighs what was asked for once and is done by now."""
+CONSTRAINTS_SHARE: Final = 0.75
+"""Constraints are taken before all other lines, up to this share of the room: one that is lost is acted against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,7 @@ def parse(text: str, *, last_sequence: int) -> Outline:
         if row in _HEADINGS:
             section = _HEADINGS[row]
         elif match := _LINE.fullmatch(row):
-            score = _LASTING_SCORE if section is Section.REQUESTS and durable.lasts(match[2]) else _FOLDED_SCORE
+            score = _LASTING_SCORE if section is Section.FACTS else _FOLDED_SCORE
             found.append(Line(section=section, sequence=int(match[1]), text=match[2], score=score, position=len(found)))
         elif match := _LEFT_OUT.fullmatch(row):
             left_out = int(match[1])
@@ -138,7 +142,7 @@ def merge(found: Iterable[Line]) -> list[Line]:
     """Return the lines without those that a newer or equal one of the same section supersedes, oldest first."""
     kept: dict[tuple[Section, object], Line] = {}
     for line in sorted(found, key=lambda line: (line.sequence, line.position, line.section.value, line.text)):
-        identity = (line.section, _identity(line))
+        identity = (_group(line.section), _identity(line))
         if (older := kept.pop(identity, None)) and older.score > line.score:
             line = replace(line, score=older.score)
         kept[identity] = line
@@ -148,11 +152,18 @@ def merge(found: Iterable[Line]) -> list[Line]:
 def choose(candidates: list[Line], room: int, cost: Callable[[Line], int]) -> tuple[list[Line], int]:
     """Return the lines that fit into `room` tokens, and how many had to be left out.
 
-    The next line always comes from the section that has had least of its share.
+    Constraints come first. After them the next line always comes from the section that has had least of its share.
     """
     queues = {section: _ranked(candidates, section) for section in Section}
     used = dict.fromkeys(Section, 0)
     chosen: list[Line] = []
+    for line in queues[Section.CONSTRAINTS].copy():
+        price = cost(line)
+        if used[Section.CONSTRAINTS] + price <= room * CONSTRAINTS_SHARE:
+            used[Section.CONSTRAINTS] += price
+            queues[Section.CONSTRAINTS].remove(line)
+            chosen.append(line)
+    room -= used[Section.CONSTRAINTS]
     while waiting := [section for section in Section if queues[section]]:
         section = min(waiting, key=lambda section: used[section] / WEIGHTS[section])
         line = queues[section].pop(0)
@@ -180,11 +191,16 @@ def _ranked(candidates: list[Line], section: Section) -> list[Line]:
     return sorted(inside, key=lambda line: (-line.score, -line.sequence, line.text))
 
 
+def _group(section: Section) -> Section:
+    """A request may state a fact anew: within these two sections the newer line supersedes."""
+    return Section.FACTS if section is Section.REQUESTS else section
+
+
 def _identity(line: Line) -> object:
     """What makes two lines of a section the same: the frame where a sentence has one, else the whole text."""
     if subject := keys.subject(line.text):
         return subject
-    if line.section in {Section.REQUESTS, Section.WORK, Section.ERRORS, Section.MENTIONED}:
+    if line.section in {Section.REQUESTS, Section.FACTS, Section.WORK, Section.ERRORS, Section.MENTIONED}:
         return keys.normal_form(line.text) or line.text
     shape = keys.frame(line.text)
     return shape if len(shape) >= FRAME_WORDS_MIN else keys.normal_form(line.text)

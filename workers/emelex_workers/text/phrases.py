@@ -80,6 +80,13 @@ USE: Final = Expression(
 PURPOSE: Final = Expression(r"\b(?:to|in order to|um) \w+")
 ASKED: Final = Expression(r"\b(?:please|bitte|s['’]il (?:te|vous) plaît|por favor|alsjeblieft|per favore)[.!]*$")
 """Asks for something to be done now: `the report needs a second look, please`."""
+WISH: Final = Expression(
+    r"\bi(?:['’]d| would) (?:like|love)\b|\b(?:i|we) (?:want|need) (?:you|to)\b|^(?:please|kindly|bitte)\b"
+    r"|\bich (?:möchte|will|hätte gern|wünsche)\b|\bich (?:\w+ )?(?:brauche|bitte)\b"
+    r"|\b(?:quiero|quisiera|necesito)\b|\bme gustaría\b|^por favor\b"
+    r"|\bje (?:voudrais|veux|souhaite)\b|\bik wil\b|\bvorrei\b"
+)
+"""Says what somebody wants of the agent: `I would like you to go over it`."""
 DEPENDENT: Final = Expression(
     r"^(?:[^:]{1,40}: )?(?:it|this|that|these|those|they|he|she|here|there|both|each|which|same|such|es"
     r"|dies(?:e[rs]?)?|das|sie|er|ça|cela|ce|esto|eso|dit|dat)\b(?! (?:project|repo|repository|app|codebase|service"

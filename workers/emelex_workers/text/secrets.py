@@ -152,6 +152,11 @@ def find(text: str) -> tuple[Secret, ...]:
     return tuple(result)
 
 
+def may_hold(text: str) -> bool:
+    """Whether a text has anything that a secret needs; where it has not, no piece of it is one."""
+    return _has_run(text) or _has_keyword(text)
+
+
 def mask(text: str) -> str:
     """Return the text with every secret replaced by `[secret removed]`."""
     for _ in range(_PASSES_MAX):
@@ -177,15 +182,25 @@ def mask_ranges(text: str, found: tuple[Secret, ...], *, offset: int = 0) -> str
 
 
 def _candidates(text: str) -> Iterator[Secret]:
-    folded = text.casefold()
-    if _LONG.search(text) or "eyJ" in text:
+    if _has_run(text):
         for match in _VENDORS.finditer(text):
             yield Secret(start=match.start(), end=match.end(), kind=match.lastgroup or "vendor")
         for match in _RANDOM.finditer(text):
             if _is_random(match[0]):
                 yield Secret(start=match.start(), end=match.end(), kind="entropy")
-    if any(map(folded.__contains__, _KEYWORDS)) or "PIN" in text or ("=" in text and ("?" in text or "&" in text)):
+    if _has_keyword(text):
         yield from _named(text)
+
+
+def _has_run(text: str) -> bool:
+    return _LONG.search(text) is not None or "eyJ" in text
+
+
+def _has_keyword(text: str) -> bool:
+    if "PIN" in text or ("=" in text and ("?" in text or "&" in text)):
+        return True
+    folded = text.casefold()
+    return any(map(folded.__contains__, _KEYWORDS))
 
 
 def _named(text: str) -> Iterator[Secret]:
