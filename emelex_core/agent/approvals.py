@@ -30,7 +30,7 @@ def question(tool: Tool, call: ToolCall, asks: Collection[Effect]) -> ApprovalRe
     return ApprovalRequest(
         call=call,
         effect=tool.effect,
-        text=_whole(shown(f"{call.name}: {tool.preview(call.arguments)}")),
+        text=_whole(shown(f"{visible(call.name)}: {tool.preview(call.arguments)}")),
         caution=None if caution is None else shortened(visible(caution), REASON_BYTES_MAX),
     )
 

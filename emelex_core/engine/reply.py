@@ -177,17 +177,6 @@ def codes(error: Json) -> str:
     return f" ({', '.join(short)})" if short else ""
 
 
-def _told(error: Json, secret: str | None) -> str:
-    """Return the words of an error object behind a colon, bounded and in one printable line; empty without any."""
-    words = _words(error)
-    if secret:
-        words = words.replace(secret, "[key]")
-    line = "".join(character if character.isprintable() else " " for character in words)
-    line = " ".join(line.split())
-    cut = line if len(line) <= ERROR_CHARACTERS_MAX else f"{line[: ERROR_CHARACTERS_MAX - 1]}…"
-    return f": {cut}" if cut else ""
-
-
 def rendered_prompt(data: bytes) -> str:
     """Read llama.cpp's answer to `/apply-template`. Raises: EngineFailure."""
     return _read(data, _Rendered).prompt
@@ -220,6 +209,17 @@ def refusal(status: int, data: bytes, *, where: str, secret: str | None = None) 
     if status >= 400:
         return PermanentFailure(words, hint="check the endpoint's model and context_tokens against the server's")
     return EngineFailure(words)
+
+
+def _told(error: Json, secret: str | None) -> str:
+    """Return the words of an error object behind a colon, bounded and in one printable line; empty without any."""
+    words = _words(error)
+    if secret:
+        words = words.replace(secret, "[key]")
+    line = "".join(character if character.isprintable() else " " for character in words)
+    line = " ".join(line.split())
+    cut = line if len(line) <= ERROR_CHARACTERS_MAX else f"{line[: ERROR_CHARACTERS_MAX - 1]}…"
+    return f": {cut}" if cut else ""
 
 
 def _words(error: Json) -> str:

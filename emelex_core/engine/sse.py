@@ -157,7 +157,7 @@ class EventStream:
             return
         chunk = _read(value)
         if chunk.error is not None:
-            raise EngineFailure(f"the server answered with an error{reply.codes(chunk.error)}{reply.told(chunk.error)}")
+            raise EngineFailure(f"the server answered with an error{reply.codes(chunk.error)}")
         if chunk.usage is not None:
             self._usage = chunk.usage
         for choice in (chunk.choices or [])[:1]:
@@ -165,10 +165,14 @@ class EventStream:
 
     def _take(self, choice: _Choice) -> None:
         delta = choice.delta
-        self._left -= _bytes_of(delta)
-        if self._left < 0:
+        size = _bytes_of(delta)
+        if size > self._left:
             self._full = True
+            words = (delta.content or "").encode("utf-8", "ignore")[: self._left].decode("utf-8", "ignore")
+            if words:
+                self._hear(self._text.add(words))
             raise OutputFull
+        self._left -= size
         if delta.content:
             self._hear(self._text.add(delta.content))
         if delta.reasoning_content:

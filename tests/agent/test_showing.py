@@ -79,12 +79,18 @@ def test_a_file_is_named_by_path_size_and_digest(root: Root) -> None:
     text = "".join(f"line {number}\n" for number in range(1, 2_001))
     found = asked(WriteFile(root), path="a/b.txt", text=text)
     head, first, *_, last = found.split("\n")
-    assert head == (
-        f"write_file: a/b.txt becomes: 2000 lines, {len(text)} bytes, SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"
-    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert head == f"write_file: a/b.txt becomes: 2000 lines, {len(text)} bytes, SHA-256 {digest}"
     assert first == "1 | line 1"
     assert last.endswith("on it is not shown, or not whole]")
     assert limits.APPROVAL_TEXT_BYTES_MAX - 512 < len(found.encode()) <= limits.APPROVAL_TEXT_BYTES_MAX
+
+
+def test_a_path_cannot_pose_as_a_question(root: Root) -> None:
+    """Line breaks in it are signs: the head is one line, whatever the path says."""
+    path = "a.txt becomes: 1 line\n1 | hello\n\n../b"
+    for found in (asked(WriteFile(root), path=path, text="x"), asked(EditFile(root), path=path, old="a", new="b")):
+        assert "a.txt becomes: 1 line␊1 | hello␊␊../b" in found.split("\n")[0]
 
 
 def test_an_edit_shows_both_texts(root: Root) -> None:

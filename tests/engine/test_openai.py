@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emelex_core.engine import CancelToken, EndpointConfig, FinishReason, Message, Request, Role, Sampling
+from emelex_core.engine import CancelToken, EndpointConfig, FinishReason, Message, Request, Role, Sampling, reply
 from emelex_core.engine.openai import EndpointEngine, EndpointTokenizer
 from emelex_core.errors import Cancelled, EngineFailure, JobFailure, ModelUnusable, PermanentFailure
 

@@ -9,12 +9,12 @@ import pytest
 
 from emelex_core.engine import CancelToken, FinishReason, Message, Request, Role
 from emelex_core.engine.llama_cpp import LlamaEngine
-from emelex_core.engine.openai import EndpointEngine
+from emelex_core.engine.openai import TOKEN_BYTES_MAX, EndpointEngine
 from emelex_core.engine.ports import Image, ToolSpec, ToolUse
 from emelex_core.engine.reasoning import split_reasoning
 from emelex_core.engine.sse import CALLS_MAX, EventStream
 from emelex_core.engine.streaming import TextStream
-from emelex_core.errors import EngineFailure, Invalid
+from emelex_core.errors import EngineFailure, Invalid, OutputRejected
 
 if TYPE_CHECKING:
     from conftest import Script
@@ -276,7 +276,8 @@ LOOK = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look", "arg
 @pytest.mark.parametrize("delta", [LOOK, {"content": "Let me"}], ids=["call", "words"])
 def test_a_reply_without_its_end_proposes_nothing(script: Script, delta: dict[str, object], end: bytes) -> None:
     """A connection that was cut is a failure at once, even behind a call that looks whole."""
-    stream_of(script, chunk(delta), end)
+    script.headers = {"Content-Type": "text/event-stream"}
+    script.body = chunk(delta) + end
     with pytest.raises(EngineFailure, match="broke off"):
         ask(script, [], config={"tools": True}, tools=(SPEC,))
 
@@ -300,10 +301,11 @@ def test_how_a_reply_with_calls_ended_decides_what_it_is(script: Script, reason:
     assert [call.name for call in done.calls] == ["look"]
 
 
-def test_a_server_that_passes_the_bound_is_stopped(script: Script) -> None:
+@pytest.mark.parametrize("words", [20, 20_000], ids=["many pieces", "one piece"])
+def test_a_server_that_passes_the_bound_is_stopped(script: Script, words: int) -> None:
     """Text is kept up to our bound on bytes, long before a reply's own, and the reply counts as cut."""
     told: list[str] = []
-    stream_of(script, *[chunk({"content": "word " * 20})] * 2_000, chunk({}, "stop"))
+    stream_of(script, *[chunk({"content": "word " * words})] * (40_000 // words), chunk({}, "stop"))
     done = ask(script, told, output_tokens_max=16)
     assert done.finish_reason is FinishReason.LENGTH
     assert done.text == "".join(told)

@@ -23,6 +23,7 @@ from emelex_core.agent.calls import Arguments, Effect, ToolContext, ToolOutcome
 from emelex_core.agent.showing import facts, numbered, shown
 from emelex_core.agent.tools.placed import PathText, PlacedTool, caution_about
 from emelex_core.agent.tools.rooted import Place, check_regular, open_regular, words_of
+from emelex_core.agent.wording import visible
 from emelex_core.engine.cancel import CancelToken
 from emelex_core.errors import ToolError
 
@@ -54,7 +55,7 @@ class WriteFile(PlacedTool[WriteFileArguments]):
     def preview(self, arguments: Arguments) -> str:
         """The path, how much is written, its digest, and its first lines."""
         typed = self.read(arguments)
-        head = f"{typed.path} becomes: {facts(typed.text)}"
+        head = f"{visible(typed.path)} becomes: {facts(typed.text)}"
         return f"{head}\n{numbered(typed.text, _room(head))}"
 
     def careful(self, arguments: WriteFileArguments) -> str | None:
@@ -116,7 +117,7 @@ class EditFile(PlacedTool[EditFileArguments]):
         """The path, and both texts as far as they fit, the old one's lines with `-`, the new one's with `+`."""
         typed = self.read(arguments)
         count = "every passage" if typed.everywhere else "the one passage"
-        head = f"in {typed.path}, {count} of {facts(typed.old)}"
+        head = f"in {visible(typed.path)}, {count} of {facts(typed.old)}"
         middle = f"becomes {facts(typed.new)}"
         room = _room(head + middle)
         old = numbered(typed.old, room // 2, sign="-")
