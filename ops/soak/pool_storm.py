@@ -1,6 +1,6 @@
 """A kill storm over the worker pool (issue 7): SIGKILL for workers, the scheduler and the parent, at random moments.
 
-    python -P ops/soak/pool_storm.py [--jobs 200] [--kills 100] [--workers 2] [--seed 1] [--hold-ms 200]
+    python -P ops/soak/pool_storm.py [--jobs 200] [--kills 100] [--workers 2] [--in-flight 1] [--seed 1] [--hold-ms 200]
 
 Around each kill the whole pool is stopped (SIGSTOP), so that the database can be asked which claims the dead have left
 before anybody counts them. So the expected count of failures of every job is known exactly, not guessed. Afterwards:
@@ -46,9 +46,10 @@ LEFT = "SELECT count(*) FROM jobs WHERE state IN ('pending', 'running')"
 class Storm:
     """One storm on one Home."""
 
-    def __init__(self, root: Path, *, jobs: int, workers: int, seed: int, hold_ms: int) -> None:
+    def __init__(self, root: Path, *, jobs: int, workers: int, in_flight: int, seed: int, hold_ms: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self.workers = workers
+        self.in_flight = in_flight
         self.home = home.locate(root / "home")
         self.expected: Counter[str] = Counter()
         self.kills: Counter[str] = Counter()
@@ -64,7 +65,13 @@ class Storm:
         """Start a pool and wait until all its places are taken."""
         pool = Pool(
             self.home.root,
-            options={"workers": self.workers, "grace_seconds": 5.0, "nice": 0, "deaths_max": 1_000},
+            options={
+                "workers": self.workers,
+                "in_flight": self.in_flight,
+                "grace_seconds": 5.0,
+                "nice": 0,
+                "deaths_max": 1_000,
+            },
             limits=LIMITS,
         )
         pool.wait_for(named("WorkerStarted"), count=self.workers + 1)
@@ -193,11 +200,19 @@ def run(storm: Storm, kills: int) -> dict[str, Any]:
 def main() -> int:
     """Run one storm and say whether everything held."""
     parser = argparse.ArgumentParser(description="Kill a worker pool's processes at random and check every job.")
-    for name, default in (("jobs", 200), ("kills", 100), ("workers", 2), ("seed", 1), ("hold-ms", 200)):
+    defaults = {"jobs": 200, "kills": 100, "workers": 2, "in-flight": 1, "seed": 1, "hold-ms": 200}
+    for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        storm = Storm(Path(root), jobs=asked.jobs, workers=asked.workers, seed=asked.seed, hold_ms=asked.hold_ms)
+        storm = Storm(
+            Path(root),
+            jobs=asked.jobs,
+            workers=asked.workers,
+            in_flight=asked.in_flight,
+            seed=asked.seed,
+            hold_ms=asked.hold_ms,
+        )
         try:
             report = run(storm, asked.kills)
         finally:

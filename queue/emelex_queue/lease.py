@@ -6,7 +6,7 @@ The module owns these invariants:
 - Exactly one of complete, fail and release settles it; each matches id, token and state in one statement.
 - Leaving the `with` block without having settled is a counted failure. So is a lease that is merely dropped: at once if
   that takes no waiting, else by expiry or by its owner's death (behaviour 133).
-- The result of a job is written in the transaction that completes it.
+- The result of a job is written in the transaction that completes it. Its worker's next claim may be made there, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable
-from typing import Final, NoReturn, Self, cast
+from typing import Final, NoReturn, Self, TypeAlias, cast
 
 from emelex_core import codec, faults, limits, publish
 from emelex_core.clock import Clock
@@ -31,6 +31,8 @@ _KEY: Final = object()
 _TOKEN_BYTES: Final = 16
 _RECORD_BYTES_MAX: Final = 4 * limits.MIB
 _DROPPED: Final = "the worker dropped the job unsettled"
+Beside: TypeAlias = Callable[[Transaction], Callable[[], None]]
+"""What is done beside a settlement, in its transaction; what it returns is called once that has committed."""
 
 
 class JobLease:
@@ -73,11 +75,18 @@ class JobLease:
         if not holds and not self.settled:
             raise self._stale("go on with")
 
-    def complete(self, apply: Callable[[Transaction], None], *, record: dict[str, object]) -> None:
+    def complete(
+        self,
+        apply: Callable[[Transaction], None],
+        *,
+        record: dict[str, object],
+        beside: Beside = lambda transaction: lambda: None,
+    ) -> None:
         """Write the result by `apply` and settle, in one transaction; `record` says what made it.
 
-        Rechecks that the Session is idle and the source unchanged. Raises: SessionBusy (nothing is counted: release),
-        Corrupt, StaleJobLease, and whatever `apply` raises; the job is then still running under this lease.
+        Rechecks that the Session is idle and the source unchanged. `beside` comes last, when the job is settled.
+        Raises: SessionBusy (nothing is counted: release), Corrupt, StaleJobLease, and whatever `apply` and `beside`
+        raise; the job is then still running under this lease.
         """
         data = codec.encode(record, what="job record", bytes_max=_RECORD_BYTES_MAX)
         with self._database.write() as transaction:
@@ -88,9 +97,11 @@ class JobLease:
                 raise self._stale(Verb.COMPLETE)
             transaction.run(SQL["add_record"], {"id": self.job.id, "record": data, "now": now})
             apply(transaction)
+            committed = beside(transaction)
             faults.reach("job.settling")
         self._token = b""
         faults.reach("job.settled")
+        committed()
 
     def fail(self, diagnostic: str, *, permanent: bool = False) -> int | None:
         """Count a failure; return when the job may run again in milliseconds, or None when it became terminal.

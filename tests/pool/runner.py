@@ -2,9 +2,12 @@
 
     python -P runner.py '{"home": …, "options": {…}, "limits": {…}, "real": false}'
 
+With `"drain": true` it is one drain instead, which SIGTERM stops. With `"clock"` the time is what that file says, and
+each look for a slot of maintenance and each run is written to the file `log`.
+
 The work of a job is one model call. The scripted model does what the Session's title says:
 
-    quick · hold S · deaf S · die SIGNAL · fail · permanent · fault · grow MIB
+    quick · hold S · deaf S · die SIGNAL · fail · permanent · fault · grow MIB · locked (once the file `gate` is there)
 
 With `"source": "builtin"` the real model evaluates the title, or for `long prompt` some 2,700 and for `short prompt`
 650 tokens; with `"real": true`
@@ -33,13 +36,17 @@ for _name, _value in SPEC.get("limits", {}).items():
     setattr(limits, _name, _value)
 
 from emelex_core import config, home  # noqa: E402 - below the limits
+from emelex_core.clock import system_clock  # noqa: E402 - below the limits
 from emelex_core.engine.ports import CancelToken, ChatEngine, FinishReason, Generation, Message, Request, Role  # noqa: E402 - below the limits
-from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure  # noqa: E402 - below the limits
+from emelex_core.errors import Cancelled, EmelexError, EngineFailure, ModelUnusable, PermanentFailure, StorageBusy  # noqa: E402 - below the limits
 from emelex_core.store import MemoryStore  # noqa: E402 - below the limits
 from emelex_queue.lease import JobLease  # noqa: E402 - below the limits
 from emelex_workers import attempt as attempts  # noqa: E402 - below the limits
+from emelex_workers import maintain  # noqa: E402 - below the limits
+from emelex_workers.drain import DrainOptions, drain  # noqa: E402 - below the limits
+from emelex_workers.pool import scheduler  # noqa: E402 - below the limits
 from emelex_workers.pool.run import PoolOptions, run_pool  # noqa: E402 - below the limits
-from emelex_workers.progress import JobEnded  # noqa: E402 - below the limits
+from emelex_workers.progress import JobEnded, Listener  # noqa: E402 - below the limits
 from emelex_workers.result import JobResult  # noqa: E402 - below the limits
 from emelex_workers.text.restate import Usage  # noqa: E402 - below the limits
 from scripted import ScriptedEngine, ScriptedSource  # noqa: E402 - below the limits
@@ -89,6 +96,11 @@ def write(request: Request, cancel: CancelToken) -> Generation:
         raise PermanentFailure("the scripted source never fits")
     if verb == "fault":
         raise ValueError("a fault in the job's code")
+    if verb == "locked":
+        while not Path(SPEC["gate"]).exists():
+            if cancel.wait(0.01):
+                raise Cancelled("the generation was cancelled")
+        raise StorageBusy("the scripted database is locked")
     if verb == "grow":
         KEPT.append(bytearray(os.urandom(1) * (int(argument) << 20)))
     return Generation(text="", finish_reason=FinishReason.STOP, prompt_tokens=1, output_tokens=1, seconds=0.0)
@@ -124,6 +136,36 @@ def _scripted(source: type[ScriptedSource]) -> ScriptedSource:
     return source(ScriptedEngine(write=write))
 
 
+def told_time() -> int:
+    """The instant that a file says: all pools have the same, and a test moves it."""
+    return int(Path(SPEC["clock"]).read_text())
+
+
+def watch_maintenance() -> None:
+    """Look for slots often, and log each look when it is over, and each run."""
+    look, run = maintain.run_due, maintain._run
+
+    def looked(store: MemoryStore, **options: object) -> object:
+        found = look(store, **options)
+        log("looked")
+        return found
+
+    def ran(store: MemoryStore, *arguments: object, **options: object) -> object:
+        log("maintained")
+        return run(store, *arguments, **options)
+
+    maintain.run_due, maintain._run = looked, ran
+    scheduler.Keeper = partial(maintain.Keeper, look_seconds=0.02)
+
+
+def drained(place: home.Home, listen: Listener, stop: CancelToken) -> int:
+    """Run one drain with the scripted model; SIGTERM stops it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.cancel())
+    with MemoryStore.open(place) as store:
+        drain(store, DrainOptions(), engines=_scripted(ScriptedSource), listen=listen, stop=stop)
+    return 0
+
+
 def main() -> int:
     """Run the pool and return its exit code."""
     place = home.locate(SPEC["home"])
@@ -143,10 +185,14 @@ def main() -> int:
     engines = None
     if not SPEC.get("real"):
         attempts._work = work
+    if "clock" in SPEC:
+        watch_maintenance()
     source = None if SPEC.get("real") else SOURCES[SPEC.get("source", "scripted")]
     if source is not None:
         engines = partial(_scripted, source)
     try:
+        if SPEC.get("drain"):
+            return drained(place, listen, stop)
         return run_pool(
             place,
             config.load(place, environment={}),
@@ -154,6 +200,7 @@ def main() -> int:
             listen=listen,
             stop=stop,
             engines=engines,
+            clock=told_time if "clock" in SPEC else system_clock,
         )
     except BrokenPipeError:
         return 0

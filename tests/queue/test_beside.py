@@ -1,4 +1,4 @@
-"""A settlement that claims its worker's next job in its own transaction: both stand, or neither (behaviours 122, 164)."""
+"""A settlement that claims its worker's next job in its own transaction: both stand, or neither (122, 164)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,12 @@ def test_a_settlement_and_the_next_claim_are_one_commit(turns: Turns, publish: P
     def beside(transaction: Transaction) -> Callable[[], None]:
         committed = turns.claim_beside(transaction)
         seen.append(rows(path, "SELECT state FROM jobs ORDER BY row"))
-        return lambda: (committed(), seen.append(rows(path, "SELECT state FROM jobs ORDER BY row")))[0]
+
+        def look() -> None:
+            committed()
+            seen.append(rows(path, "SELECT state FROM jobs ORDER BY row"))
+
+        return look
 
     lease.complete(lambda transaction: None, record={}, beside=beside)
     assert seen == [[("running",), ("pending",)], [("completed",), ("running",)]]
@@ -190,3 +195,27 @@ def test_a_loss_counted_beside_a_settlement_is_told_once(
     assert turns.take() is None
     assert turns.take() is None
     assert [(loss.id, loss.attempt, loss.diagnostic) for loss in losses] == [(lost, 1, claims.OWNER_DIED)]
+
+
+def test_a_claim_whose_losses_nobody_hears_is_given_back_uncounted(
+    publish: Publish, look: Look, home: Path, store: MemoryStore
+) -> None:
+    """167: a reader that has gone ends the worker, and is no failure of the job that it had just claimed."""
+    lost = publish()
+    holder = child(HOLDER, home, str(store.clock()))
+    assert line(holder) == lost
+    first, second = publish(), publish()
+
+    def deaf(loss: CountedLoss) -> None:
+        raise BrokenPipeError
+
+    turns = Turns(store.database, clock=store.clock, hear=deaf)
+    lease = claimed(turns)
+    assert lease.job.id == first
+    kill(holder)
+    settle(lease, turns)
+    assert look(second).state is JobState.RUNNING
+    with pytest.raises(BrokenPipeError):
+        turns.take()
+    assert (look(second).state, look(second).failure_count) == (JobState.PENDING, 0)
+    assert look(lost).failure_count == 1

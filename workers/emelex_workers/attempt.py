@@ -32,7 +32,7 @@ from emelex_core.errors import (
 )
 from emelex_core.jobs.kinds import JobKind
 from emelex_core.store import MemoryStore
-from emelex_queue.lease import JobLease, bounded
+from emelex_queue.lease import Beside, JobLease, bounded
 from emelex_queue.records import ClaimedJob
 from emelex_workers.compaction import compact
 from emelex_workers.distillation import distill
@@ -52,9 +52,11 @@ def attempt(
     chunking: bool,
     tell: Callable[[JobStep], None] | None = None,
     heart: Heart | None = None,
+    beside: Beside = lambda transaction: lambda: None,
 ) -> JobEnded:
     """Run a claimed job to its settlement and say how it ended. Without a `heart` it has one of its own.
 
+    `beside` is what the worker does in the transaction that completes the job: it claims its next one.
     Raises: StaleJobLease when the lease was lost; Storage when the database failed, with the job released if possible.
     """
     job = lease.job
@@ -65,7 +67,7 @@ def attempt(
             result = _work(store, lease, metered, pulse.cancel, chunking=chunking)
             faults.reach("job.inferred")
             patiently(
-                lambda: lease.complete(result.apply, record=result.record),
+                lambda: lease.complete(result.apply, record=result.record, beside=beside),
                 seconds=limits.SETTLE_WAIT_MS / 1000,
                 stopped=lambda: pulse.cancel.cancelled,
             )

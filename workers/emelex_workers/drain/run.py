@@ -2,13 +2,17 @@
 
 It counts lost claims, plans compactions, loads the model only when there is a job for it, and then takes jobs:
 compaction first, then the kinds in turn. Several drains and pools may run at once; the table decides who gets what.
+Each settlement claims the next job in its own transaction, when another one may be run; what a stop leaves over of that
+is given back.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
+from emelex_core.db.database import Transaction
 from emelex_core.engine.ports import CancelToken, ChatEngine
 from emelex_core.jobs.kinds import JobKind
 from emelex_core.store import MemoryStore
@@ -49,14 +53,16 @@ class DrainRun:
         self._recover_lost()
         self._plan()
         heart = stack.enter_context(Heart(self._store.database))
+        stack.callback(self._turns.give_back)
         while self._may_go_on():
-            if not self._turns.has_claimable():
+            lease = self._turns.take()
+            if lease is None and not self._turns.has_claimable():
                 self._recover_lost()
                 if not self._plan():
                     return
                 continue
             engine = self._loaded(stack)
-            lease = self._turns.claim()
+            lease = lease or self._turns.claim()
             if lease is None:
                 continue
             self._run(lease, engine, heart)
@@ -87,9 +93,14 @@ class DrainRun:
             chunking=self._options.chunking,
             tell=self._listen,
             heart=heart,
+            beside=self._claim_beside,
         )
         self._attempts += 1
         self._hear(ended)
+
+    def _claim_beside(self, transaction: Transaction) -> Callable[[], None]:
+        """Claim the next job in the settlement of this one, which is not counted yet, if there may be a next one."""
+        return self._turns.claim_beside(transaction) if self._may_go_on(after=1) else lambda: None
 
     def _recover_lost(self) -> None:
         while losses := claims.recover_lost(self._store.database, clock=self._store.clock):
@@ -122,8 +133,9 @@ class DrainRun:
             self._engine = stack.enter_context(self._engines.load())
         return self._engine
 
-    def _may_go_on(self) -> bool:
-        within_jobs = self._options.max_jobs is None or self._attempts < self._options.max_jobs
+    def _may_go_on(self, *, after: int = 0) -> bool:
+        """Whether another job may be taken, after so many that are not counted yet."""
+        within_jobs = self._options.max_jobs is None or self._attempts + after < self._options.max_jobs
         within_time = self._deadline is None or time.monotonic() < self._deadline
         return within_jobs and within_time and not self._stop.cancelled
 

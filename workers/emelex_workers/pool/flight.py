@@ -33,6 +33,11 @@ class Flight:
             self._free.put(place)
         self._fault: Exception | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several jobs may be under way at once."""
+        return self._threads is not None
+
     def has_room(self, *, within_seconds: float) -> bool:
         """Wait until another job can start, for at most so long; return whether it can."""
         try:

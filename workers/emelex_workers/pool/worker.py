@@ -1,13 +1,16 @@
 """The pool's worker: huey's Worker, whose dequeue is a planning turn and a claim, and whose task settles its own job.
 
     loop ── dequeue ── plan, when something has grown ── load the model, at the first job ── claim
-         └─ execute ── huey calls `_work` ── flight ── attempt: run, settle ── report
+         └─ execute ── huey calls `_work` ── flight ── attempt: run, settle (and claim the next) ── report
 
 The module owns these invariants:
 
 - One worker is one process with one model. Its store and its model are opened after the fork. A local model has one
   job at a time; a server may have several, each in a thread of its own (`flight.py`).
 - It claims nothing once it was told to stop, and looks at that flag right before each claim.
+- With one job at a time, a settlement claims the next job in its own transaction, unless planning is due, which goes
+  first. That job is begun at once, or given back uncounted. With several in flight there is no saying which place would
+  be free for it, and so each is claimed by itself.
 - Waiting costs next to nothing and ends within some 25 ms of a commit (`wake.py`). What no commit announces, a back-off
   that ran out or a chat that was killed, is looked for twice a second.
 - A database that others keep locked beyond the wait is waited for again: it ends no worker before it has a job.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Final
@@ -25,6 +29,7 @@ from typing import Final
 from huey import Huey
 from huey.consumer import Worker, WorkerRecycle
 
+from emelex_core.db.database import Transaction
 from emelex_core.errors import Cancelled, StaleJobLease, StorageBusy
 from emelex_core.jobs.kinds import JobKind
 from emelex_queue.huey_storage import JobTableStorage
@@ -80,6 +85,7 @@ class PoolWorker(Worker):
         self._engines = KeptEngines(plan.engines(), self._slate)
         self._opened.callback(self._engines.close)
         self._turns = Turns(self._store.database, clock=self._store.clock, hear=self._hear_loss)
+        self._opened.callback(self._turns.give_back)
         self._heart = self._opened.enter_context(Heart(self._store.database))
         # A connection of its own: it sees what this worker's jobs commit, too, and waits for none of them.
         watched = self._store.database.sibling()
@@ -136,6 +142,9 @@ class PoolWorker(Worker):
     def _await_lease(self) -> JobLease | None:
         give_up = time.monotonic() + _DEQUEUE_SECONDS
         while not self._tether.stop.cancelled:
+            lease = self._turns.take()
+            if lease is not None:
+                return lease
             now = time.monotonic()
             changed = self._watch.changed()
             self._unplanned |= changed
@@ -163,6 +172,14 @@ class PoolWorker(Worker):
             return None
         return self._turns.claim()
 
+    def _claim_beside(self, transaction: Transaction) -> Callable[[], None]:
+        """Claim the next job in the settlement of this one, if it can be begun as soon as this one is reported."""
+        # The settlement itself is a change that planning has not seen.
+        planning_is_due = time.monotonic() >= min(self._plan_at, self._plan_idle_at)
+        if planning_is_due or self._tether.stop.cancelled or self._flight.is_shared:
+            return lambda: None
+        return self._turns.claim_beside(transaction)
+
     def _plan(self, now: float) -> None:
         due = now >= self._plan_idle_at or (self._unplanned and now >= self._plan_at)
         if not due:
@@ -170,6 +187,8 @@ class PoolWorker(Worker):
         self._plan_at = now + _PLAN_SECONDS
         with self._lock.attempt() as held:
             if not held:
+                # Somebody plans just now; whether that was enough is asked again soon, not at every claim.
+                self._plan_idle_at = max(self._plan_idle_at, self._plan_at)
                 return
             self._unplanned = False
             self._plan_idle_at = now + _PLAN_IDLE_SECONDS
@@ -202,6 +221,7 @@ class PoolWorker(Worker):
                 chunking=self.child.plan.chunking,
                 tell=self.child.say,
                 heart=self._heart,
+                beside=self._claim_beside,
             )
         except StaleJobLease as error:
             lost = JobLost(
