@@ -77,7 +77,11 @@ def import_(
     _tell(call, totals, told.workspaces, dry_run=dry_run)
     if not told.problems:
         return 0
-    return EmelexError.exit_code if totals.sessions or totals.removed else told.problems[0].exit_code
+    codes = {error.exit_code for error in told.problems}
+    if codes == {Storage.exit_code} or not (totals.sessions or totals.removed):
+        # Nothing is wrong with the files where only the storage failed: trying later helps.
+        return told.problems[0].exit_code
+    return EmelexError.exit_code
 
 
 def require_format(format: str) -> None:  # noqa: A002 - the contract's own word

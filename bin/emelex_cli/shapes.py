@@ -61,7 +61,7 @@ def job(found: Job) -> dict[str, Any]:
         "kind": found.kind.value,
         "session": found.session_id,
         "state": found.state.value,
-        "attempt": found.attempt,
+        "attempt": found.attempt if found.failed_at is None else found.failure_count,
         "failure_count": found.failure_count,
         "published_at": iso(found.published_at),
         "lease_until": iso(found.lease_until),

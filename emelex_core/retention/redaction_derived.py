@@ -4,11 +4,14 @@ The module owns these invariants:
 
 - A quote reads what its event reads at the same place; its beginning where that has become longer than a quote may be.
 - Contents and diagnostics lose the same places. What stands under a key that would have to lose one goes as a whole.
+  So does what stands under a key with a struck word in it: a key is a slug, folded and joined, that no pattern finds.
 - Stated digests are those of the transcript as it is now.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -19,6 +22,8 @@ from emelex_core.retention import erasure
 from emelex_core.retention.masking import Finder, Masked, mask
 
 SQL: Final = load("emelex_core", "redaction")
+_WORD: Final = re.compile(r"[^\W_]{3,}")
+"""Shorter words tell nothing, and would take keys along that have nothing to do with the place."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,9 +43,17 @@ class Run:
     bytes_added: int = 0
     knowledge: int = 0
     others: int = 0
+    struck: set[str] = field(default_factory=set[str])
+
+    def must_lose(self, key: str) -> bool:
+        """Whether a key holds a place itself, or a word of one in the form that keys have."""
+        return bool(mask(key, self.find).spans) or not self.struck.isdisjoint(_words(key))
 
     def tally(self, sequence: int, seen: list[Masked]) -> None:
-        """Count the places of one event."""
+        """Count the places of one event, and keep their words."""
+        for text in seen:
+            for start, end in text.spans:
+                self.struck |= _words(text.before[start:end])
         if seen:
             self.first = self.first if self.first is not None else sequence
             self.events += 1
@@ -89,7 +102,7 @@ def _rewrite_derived(run: Run, *, now: int) -> None:
     scope: dict[str, Value] = {"id": run.session_id}
     for row, version, key, content, job_id, last, sha256 in run.transaction.all(SQL["versions"], scope):
         place: dict[str, Value] = {"row": row, "version": version}
-        if mask(cast(str, key), run.find).spans:
+        if run.must_lose(cast(str, key)):
             run.knowledge += run.transaction.run(SQL["drop_version"], place)
             erasure.settle_entry(run.transaction, cast(int, row), now=now)
             continue
@@ -113,7 +126,7 @@ def _rewrite_derived(run: Run, *, now: int) -> None:
 
 def _rewrite_proposals(run: Run) -> None:
     for row, key, content, why, job_id, sha256 in run.transaction.all(SQL["proposals"], {"id": run.session_id}):
-        if mask(cast(str, key), run.find).spans:
+        if run.must_lose(cast(str, key)):
             run.knowledge += run.transaction.run(SQL["drop_proposal"], {"row": row})
             continue
         told, reason = (None if text is None else mask(cast(str, text), run.find).after for text in (content, why))
@@ -141,3 +154,8 @@ def _moved(run: Run, job_id: Value, last: Value, sha256: Value) -> Value:
 
 def _cut(text: str | None, bytes_max: int) -> str | None:
     return None if text is None else text.encode()[:bytes_max].decode("utf-8", "ignore")
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text as keys hold them: folded, without what joins them."""
+    return set(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))

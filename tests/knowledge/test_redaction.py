@@ -101,6 +101,23 @@ def test_what_stands_under_a_key_that_names_it_goes(store: MemoryStore, workspac
     assert holding(store.database.path.parent.parent, TOKEN) == []
 
 
+def test_a_key_made_of_struck_words_goes_with_them(store: MemoryStore, workspace: Path) -> None:
+    """A key is a slug: folded, joined and cut, so that the pattern itself no longer finds what it was made of."""
+    said = "I prefer Alice Kowalska for reviews."
+    run = distilled(
+        store,
+        workspace,
+        ("preference.prefer-alice-kowalska-reviews", said),
+        ("rule.deploy-flag-alice-use-port", "Ask Alice Kowalska before a deploy to port 80."),
+        ("rule.reviews", "Reviews take a day."),
+    )
+    name = re.compile("Alice Kowalska")
+    store.redact_session(run.session.id, lambda text: [match.span() for match in name.finditer(text)], kind="pattern")
+    assert active(store, workspace) == {"rule.reviews": "Reviews take a day."}
+    home = store.database.path.parent.parent
+    assert holding(home, "Kowalska") == holding(home, "kowalska") == []
+
+
 def test_damage_is_not_rewritten_into_truth(store: MemoryStore, told: Session, path: Path) -> None:
     """47: a history that does not prove stays as it is, named."""
     edit(path, "UPDATE events SET created_at = 1 WHERE sequence = 2")
