@@ -130,7 +130,7 @@ def test_there_is_nothing_to_resume_elsewhere(emelex: Program, tmp_path: Path) -
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         found = emelex("resume", "x", cwd=elsewhere)
-    assert (found.code, "no chat was begun in this directory yet" in found.err) == (3, True)
+    assert (found.code, "no chat was begun in this directory" in found.err) == (3, True)
 
 
 def test_an_endpoint_that_is_down_leaves_the_words_in_a_closed_turn(emelex: Program) -> None:

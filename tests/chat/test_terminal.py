@@ -17,6 +17,8 @@ pytestmark = pytest.mark.model
 PROMPT = "›"
 ANSWERS = r"[a-z]{3,}"
 """Whatever the model says, it says some words."""
+GREETED = "all the same"
+"""What the lines before the first answer end with."""
 LONG = ("PIN-7731 who are you?", "--max-tokens", "2000", "--temperature", "0")
 
 
@@ -81,7 +83,7 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_prompt(emelex: Program) -> None:
 def test_a_repeated_interrupt_leaves_and_no_lease_stays(emelex: Program) -> None:
     """K1: Ctrl-C, and again a moment later. One signal may swallow the next, so they come until it has ended."""
     with on_a_terminal(emelex, "chat", *LONG) as terminal:
-        terminal.expect_like(ANSWERS)
+        terminal.expect_like(ANSWERS, after=GREETED)
         while terminal.process.poll() is None:
             terminal.send(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -93,7 +95,7 @@ def test_a_repeated_interrupt_leaves_and_no_lease_stays(emelex: Program) -> None
 def test_term_leaves_at_once_and_no_lease_stays(emelex: Program) -> None:
     """167."""
     with on_a_terminal(emelex, "chat", *LONG) as terminal:
-        terminal.expect_like(ANSWERS)
+        terminal.expect_like(ANSWERS, after=GREETED)
         terminal.send(signal.SIGTERM)
         assert terminal.end() == 143
     assert any("PIN-7731" in text for _, text in history(emelex))

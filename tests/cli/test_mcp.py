@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ def test_what_is_refused_is_an_answer_and_the_server_goes_on(emelex: Program, fi
     async def chat(session: ClientSession) -> None:
         for tool, arguments, words in (
             ("show_knowledge", {"key": "no.such"}, "no Knowledge under the key"),
-            ("search_knowledge", {"words": ""}, "blank"),
+            ("search_knowledge", {"words": ""}, "at least 1 character"),
             ("read_session", {"session": "00000000"}, "no Session"),
             ("list_sessions", {"limit": 0}, "limit"),
         ):
@@ -98,3 +100,32 @@ def test_a_home_without_a_store_answers_and_stays_empty(emelex: Program) -> None
 
     talk(emelex, chat)
     assert not Path(emelex.home).exists()
+
+
+def test_lines_that_are_no_requests_are_answered_and_what_is_owed_is_finished(emelex: Program, filled: str) -> None:
+    """stdin ends right behind the last request, and it is answered all the same; what does not fit names no address."""
+    begin = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    asked: list[Any] = [
+        {"id": 1, "method": "initialize", "params": begin},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "list_sessions", "arguments": {"limit": 101}}},
+        {"id": 3, "method": "tools/call", "params": {"name": "search_sessions", "arguments": {"words": "care"}}},
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", **each}) for each in asked]
+    text = "\n".join([*lines[:2], "no json", '{"a": 1}', *lines[2:], ""])
+    done = subprocess.run(
+        [*PROGRAM, "mcp"],
+        cwd=emelex.workspace,
+        env=emelex.env(),
+        input=text.encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["error"]["code"] for each in answers if each["id"] is None] == [-32700, -32600]
+    by_id = {each["id"]: each for each in answers}
+    refused = by_id[2]["result"]
+    assert refused["isError"]
+    assert "limit" in refused["content"][0]["text"]
+    assert "http" not in refused["content"][0]["text"]
+    assert by_id[3]["result"]["structuredContent"]["hits"][0]["session"] == filled

@@ -50,7 +50,8 @@ class Terminal:
         """Wait until something like a pattern is shown, behind words where those are given."""
         with self._more:
             while True:
-                place = self.seen.rpartition(after)[2] if after else self.seen
+                _, found, behind = self.seen.rpartition(after) if after else ("", "", self.seen)
+                place = behind if found or not after else ""
                 if re.search(pattern, place):
                     return
                 assert self._open, f"it ended without showing {pattern!r}:\n{self.seen[-2_000:]}"

@@ -168,6 +168,10 @@ class Conversation:
             if self._interrupts.exit_code is None:
                 self._out.note("stopped; your words are kept")
             return True
+        except BaseException:
+            # What was refused is not asked again: the person has read why.
+            self._unsaid = ""
+            raise
         self._unsaid = ""
         return True
 

@@ -3,7 +3,7 @@
 The module owns these invariants:
 
 - Words are strict UTF-8; a byte that is none is an error that says where it stands, before anything is stored.
-- A yes to a question was typed after the question was shown.
+- A yes to a question was typed after what it is about was shown.
 - Keys that the line editor does not understand are dropped: no sequence ends the chat or shows its insides.
 - The history of a terminal is a private file of the Home, apart from every Session.
 """
@@ -54,30 +54,21 @@ class TerminalLines:
         return await self._read(self._session, "› ", default=default)
 
     async def confirm(self, question: str) -> bool:
-        """Ask for a yes that is typed after the question is shown; anything else is a no. Raises: Interrupted."""
-        answer = await self._read(self._plain, f"{one_line(question)} [y/N] ", shown=self._forget_typed)
+        """Ask for a yes that is typed from now on; anything else is a no. Raises: Interrupted.
+
+        What the question is about is shown before: that was not read yet by whoever typed earlier.
+        """
+        answer = await self._read(self._plain, f"{one_line(question)} [y/N] ", first=self._forget_typed)
         return answer is not None and answer.strip().lower() in _YES
 
     async def _read(
-        self, session: PromptSession[str], prompt: str, *, default: str = "", shown: Callable[[], None] | None = None
+        self, session: PromptSession[str], prompt: str, *, default: str = "", first: Callable[[], None] | None = None
     ) -> str | None:
-        """One line; None at its end, or when the terminal is gone. `shown` is called once the prompt is to be seen."""
-
-        def before() -> None:
-            if shown is not None:
-                shown()
-                session.app.after_render += once
-
-        def once(sender: object) -> None:
-            del sender
-            session.app.after_render -= once
-            if shown is not None:
-                shown()
-
+        """One line; None at its end, or when the terminal is gone. `first` is called just before keys are taken."""
         try:
             with _unknown_keys_dropped():
                 return await session.prompt_async(
-                    prompt, default=default, pre_run=before, handle_sigint=False, set_exception_handler=False
+                    prompt, default=default, pre_run=first, handle_sigint=False, set_exception_handler=False
                 )
         except (EOFError, OSError):
             return None
